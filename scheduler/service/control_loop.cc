@@ -13,6 +13,16 @@
 namespace syncline::scheduler {
 namespace {
 
+ClusterCore::Options WithSecrets(ClusterCore::Options options) {
+  options.new_secret = [] {
+    absl::StatusOr<std::string> secret = NewSecret();
+    if (secret.ok()) return *std::move(secret);
+    LogWarning("no job is started").Status(secret.status());
+    return std::string();
+  };
+  return options;
+}
+
 // Also how often a watcher sees progress.
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(200);
 // A loop that has done nothing for so long is stuck on the disk.
@@ -28,7 +38,7 @@ ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
       artifacts_(artifacts),
       metrics_(metrics),
       records_(state, metrics),
-      core_(options.core),
+      core_(WithSecrets(options.core)),
       thread_("scheduler", 1) {
   std::vector<std::string> unreadable;
   for (const auto& record : restored.unreadable) {
@@ -467,8 +477,7 @@ absl::Status ControlLoop::Healthy() const {
 absl::Status ControlLoop::CheckUpload(const UploadBegin& begin) const {
   if (draining_) return SchedulerStopping();
   MutexLock lock(&mu_);
-  SYNCLINE_RETURN_IF_ERROR(
-      core_.CheckUpload(begin.job_id(), begin.incarnation()));
+  SYNCLINE_RETURN_IF_ERROR(core_.CheckUpload(begin));
   const auto stream = sessions_.find(
       core_.membership().FindIncarnation(begin.incarnation())->session);
   if (stream != sessions_.end() &&

@@ -181,7 +181,7 @@ ServerUnaryReactor* ParameterService::FoldNorm(CallbackServerContext* context,
                                                const FoldNormRequest* request,
                                                FoldNormResponse* response) {
   auto* reactor = new ShardReactor(PsRpc::kFoldNorm, metrics_);
-  const auto job = jobs_->Find(request->job_id());
+  const auto job = jobs_->Find(*request);
   if (!job.ok()) return Started(reactor, job.status());
   (*job)->norms->Reduce(
       *request, ParkDeadline(*context, (*job)->config.wait_max),

@@ -58,6 +58,7 @@ void PsCommands::Prepare(const JobAssignment& assignment) {
   const absl::Status opened = Open(assignment);
   DaemonMessage message;
   message.mutable_prepared()->set_job_id(assignment.job_id());
+  message.mutable_prepared()->set_attempt(assignment.attempt());
   if (!opened.ok()) {
     LogWarning("job not opened").Job(assignment.job_id()).Status(opened);
     message.mutable_prepared()->add_problems(std::string(opened.message()));
@@ -79,6 +80,7 @@ void PsCommands::Stop(const StopJob& stop) {
   }
   DaemonMessage message;
   message.mutable_done()->set_job_id(stop.job_id());
+  message.mutable_done()->set_attempt(stop.attempt());
   message.mutable_done()->set_released(true);
   send_(std::move(message));
 }

@@ -59,9 +59,10 @@ bool IsReported(const JobConfig& config) {
 }
 
 // The report of `shard` without its tables.
-PsReport ReportOf(const std::string& job_id, const JobShard& shard) {
+PsReport ReportOf(const JobConfig& config, const JobShard& shard) {
   PsReport report;
-  report.set_job_id(job_id);
+  report.set_job_id(config.job_id);
+  report.set_attempt(config.pass.attempt);
   report.set_skipped_clocks(shard.SkippedClocks());
   report.set_dropped_blocks(shard.DroppedBlocks());
   return report;
@@ -314,7 +315,7 @@ std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
     lanes_.Drain();
     CountEvents(job->shard.get());
     if (IsReported(job->config)) {
-      last = ReportOf(job_id, *job->shard);
+      last = ReportOf(job->config, *job->shard);
       for (ShardStatus::Table& table : job->shard->FinalTables()) {
         *last->add_tables() = std::move(table);
       }
@@ -334,8 +335,7 @@ std::vector<PsReport> PsServerImpl::Reports() const {
   std::vector<PsReport> reports;
   for (const auto& job : jobs_.All()) {
     if (job->shard == nullptr || !IsReported(job->config)) continue;
-    PsReport& report =
-        reports.emplace_back(ReportOf(job->config.job_id, *job->shard));
+    PsReport& report = reports.emplace_back(ReportOf(job->config, *job->shard));
     *report.mutable_tables() = job->shard->Status().tables();
   }
   return reports;

@@ -179,12 +179,14 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
     return absl::InvalidArgumentError(
         absl::StrCat("job ", assignment.job_id(), " has no worker"));
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckAssignmentPass(assignment));
   JobConfig config;
   config.job_id = assignment.job_id();
   config.ps_rank = ps_rank;
   SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
                             RoutingTable::Create(assignment));
   config.routing_version = routing.version();
+  config.pass = PassOf(assignment);
   config.label = absl::StrCat("job ", config.job_id, " on ",
                               MemberName(assignment.ps(ps_rank).member()));
   config.root = ReductionRootOf(assignment);

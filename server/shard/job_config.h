@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/job/job_pass.h"
 #include "common/regime/regime_schedule.h"
 #include "common/update/dense_updater.h"
 #include "common/update/reduction_root.h"
@@ -23,6 +24,7 @@ struct JobConfig {
   std::string job_id;
   uint32_t ps_rank = 0;
   uint64_t routing_version = 1;
+  JobPass pass;
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   BlockMap map;
   RegimeSchedule regimes;
@@ -51,8 +53,8 @@ struct JobConfig {
 
 // Reads an assignment whose spec has every default filled in.
 // Errors: InvalidArgument: a field that this version cannot obey, ReadRegimes'
-// (common/regime/job_regimes.h), no worker,
-// `ps_rank` is not among the ps, a table without its spec, or the routing's.
+// (common/regime/job_regimes.h), no worker, no attempt or secret, `ps_rank` is
+// not among the ps, a table without its spec, or the routing's.
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
                                         uint32_t ps_rank);
 

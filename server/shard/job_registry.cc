@@ -60,16 +60,28 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
 }
 
 absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
+    const FoldNormRequest& request) const {
+  SYNCLINE_ASSIGN_OR_RETURN(std::shared_ptr<const JobEntry> job,
+                            Find(request.job_id()));
+  SYNCLINE_RETURN_IF_ERROR(CheckPass(job->config.pass, job->config.label,
+                                     request.attempt(), request.job_secret()));
+  return job;
+}
+
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
     const Caller& caller) const {
   SYNCLINE_ASSIGN_OR_RETURN(std::shared_ptr<const JobEntry> job,
                             Find(caller.job_id()));
-  if (caller.routing_version() != job->config.routing_version) {
+  const JobConfig& config = job->config;
+  SYNCLINE_RETURN_IF_ERROR(CheckPass(config.pass, config.label,
+                                     caller.attempt(), caller.job_secret()));
+  if (caller.routing_version() != config.routing_version) {
     return absl::AbortedError(absl::StrCat(
-        job->config.label, ": routing version ", caller.routing_version(),
-        ", the current one is ", job->config.routing_version));
+        config.label, ": routing version ", caller.routing_version(),
+        ", the current one is ", config.routing_version));
   }
   SYNCLINE_RETURN_IF_ERROR(
-      job->config.controller.CheckCaller(caller.rank(), caller.incarnation()));
+      config.controller.CheckCaller(caller.rank(), caller.incarnation()));
   return job;
 }
 

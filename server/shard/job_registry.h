@@ -38,9 +38,13 @@ class JobRegistry {
   // Unavailable: draining.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
       const std::string& job_id) const;
-  // The same for a call of a worker or the evaluator. Errors: also Aborted:
-  // other routing version; InvalidArgument: the job has no such rank;
-  // FailedPrecondition: the caller is not the process that has this rank.
+  // The same for a call of another shard. Errors: also those of CheckPass.
+  absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
+      const FoldNormRequest& request) const;
+  // The same for a call of a worker or the evaluator. Errors: also those of
+  // CheckPass; Aborted: other routing version; InvalidArgument: the job has no
+  // such rank; FailedPrecondition: the caller is not the process that has this
+  // rank.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
       const Caller& caller) const;
 

@@ -52,6 +52,7 @@ NormAllReduce::NormAllReduce(const JobAssignment& assignment,
                              absl::Duration wait_max,
                              OnUnreachable on_unreachable)
     : job_id_(assignment.job_id()),
+      pass_(PassOf(assignment)),
       ps_rank_(ps_rank),
       incarnation_(assignment.ps(ps_rank).member().incarnation()),
       blocks_(NormBlocksOf(map, tables, ps_rank)),
@@ -106,6 +107,8 @@ void NormAllReduce::Ask(const ReductionRound& round,
   asking->request.set_job_id(job_id_);
   asking->request.set_ps_rank(ps_rank_);
   asking->request.set_incarnation(incarnation_);
+  asking->request.set_attempt(pass_.attempt);
+  asking->request.set_job_secret(pass_.secret);
   asking->request.set_clock(round.clock);
   asking->request.set_stage(round.stage == ReductionStage::kTrust
                                 ? FoldNormRequest::TRUST
@@ -163,8 +166,10 @@ void NormAllReduce::NoteReach(const absl::Status& status) {
     }
   }
   if (out_of_reach.has_value() && on_unreachable_ != nullptr) {
-    on_unreachable_(
-        MakePeerUnreachable(job_id_, root_member_, *out_of_reach, status));
+    PeerUnreachable report =
+        MakePeerUnreachable(job_id_, root_member_, *out_of_reach, status);
+    report.set_attempt(pass_.attempt);
+    on_unreachable_(std::move(report));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/base/peer_reach.h"
+#include "common/job/job_pass.h"
 #include "common/update/pending_norms.h"
 #include "common/update/reduction_root.h"
 #include "common/wire/block_map.h"
@@ -77,6 +78,7 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string job_id_;
+  const JobPass pass_;
   const uint32_t ps_rank_;
   const uint64_t incarnation_;
   const std::vector<uint32_t> blocks_;  // and slots, as NormReducer has them

@@ -127,6 +127,7 @@ class DenseWorker {
     options.regimes = RegimeSchedule(TrainingRegime{.wire_type = Type()});
     options.job_id = "bench";
     options.incarnation = kTestWorkerIncarnation;
+    options.pass = kTestPass;
     options.ps = {{"ps:0", ps_->address()}};
     options.step_timeout = kTimeout;
     options.shared_memory = path == Path::kSharedMemory;

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/profile.pb.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
@@ -172,6 +173,7 @@ TEST_F(BatchStatisticsTest, AWorkerThatHangsIsNamed) {
   ASSERT_EQ(cluster->Prepare(spec, kModel), absl::OkStatus());
   SchedulerMessage run;
   run.mutable_run()->set_job_id("t-1");
+  run.mutable_run()->set_attempt(kTestPass.attempt);
   cluster->Send(0, run);
   const absl::Status status = cluster->AwaitDone(absl::Seconds(30));
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/fakes/test_metrics.h"
 #include "tests/testing/ps_fixture.h"
@@ -51,6 +52,7 @@ class BusyWorkerTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     options.job_id = fixture_.assignment().job_id();
     options.rank = rank;
     options.incarnation = 100 + rank;
+    options.pass = kTestPass;
     options.step_timeout = kStepTimeout;
     options.telemetry.retries = rank == 1 ? &repeats_ : nullptr;
     worker::DenseTensors tensors;

@@ -22,6 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/shard/snapshot_taker.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/ps_fixture.h"
@@ -109,6 +110,7 @@ class CutRaisingTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     options.job_id = fixture_.assignment().job_id();
     options.rank = rank;
     options.incarnation = 100 + rank;
+    options.pass = kTestPass;
     options.cut_series =
         rank == kWorkers ? CutSeries::kEvaluator : CutSeries::kChief;
     options.regimes = *ReadRegimes(fixture_.assignment());

@@ -16,6 +16,7 @@
 #include "common/daemon/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
@@ -225,6 +226,7 @@ TEST_F(EvaluationTest, WithoutKnowingTheJobsLengthItEndsAtOnce) {
   ASSERT_OK(cluster.Prepare(ThreeEpochs(), Model()));
   SchedulerMessage run;
   run.mutable_run()->set_job_id("t-1");
+  run.mutable_run()->set_attempt(kTestPass.attempt);
   cluster.Send(kWorkers, run);
   const absl::Status done = cluster.AwaitDone(kPatience);
   EXPECT_EQ(done.code(), absl::StatusCode::kInvalidArgument);

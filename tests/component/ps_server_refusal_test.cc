@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/component/ps_server_fixture.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
 
@@ -129,6 +130,14 @@ class RefusalTest : public ::testing::Test {
 TEST_F(RefusalTest, StrangeCallers) {
   header().mutable_caller()->set_job_id("j-0002");
   ExpectPush(absl::StatusCode::kFailedPrecondition, "job j-0002 is not open");
+  header().mutable_caller()->set_attempt(2);
+  ExpectPush(absl::StatusCode::kFailedPrecondition,
+             "the caller is of attempt 2, this is attempt 1");
+  header().mutable_caller()->set_job_secret("fedcba9876543210");
+  ExpectPush(absl::StatusCode::kPermissionDenied,
+             "does not show the secret of attempt 1");
+  header().mutable_caller()->clear_job_secret();
+  ExpectPush(absl::StatusCode::kPermissionDenied, "does not show the secret");
   header().mutable_caller()->set_routing_version(2);
   ExpectPush(absl::StatusCode::kAborted, "the current one is 1");
   header().mutable_caller()->set_rank(7);
@@ -233,6 +242,8 @@ TEST_F(RefusalTest, NormsOnlyAtTheFirstShardAndOnlyTrueOnes) {
   request.set_job_id("j-0001");
   request.set_ps_rank(1);
   request.set_incarnation(501);
+  request.set_attempt(kTestPass.attempt);
+  request.set_job_secret(kTestPass.secret);
   const auto ask = [&](uint32_t ps) {
     FoldNormResponse response;
     return FromGrpcStatus(fixture_.stub(ps).FoldNorm(
@@ -242,6 +253,8 @@ TEST_F(RefusalTest, NormsOnlyAtTheFirstShardAndOnlyTrueOnes) {
   EXPECT_THAT(Message(ask(0)), HasSubstr("norms of 0 blocks from ps:1"));
   request.set_incarnation(1);
   EXPECT_EQ(ask(0).code(), absl::StatusCode::kFailedPrecondition);
+  request.set_job_secret("fedcba9876543210");
+  EXPECT_EQ(ask(0).code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST(PsServerTest, RefusesJobsItCannotRun) {

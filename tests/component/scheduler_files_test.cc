@@ -242,6 +242,10 @@ TEST_F(SchedulerFilesTest, AnUploadNamesTheSecretOfItsStream) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(refused.message(), HasSubstr("secret"));
   }
+  EXPECT_EQ(right.job_secret().size(), 16);
+  UploadBegin outsider = right;
+  outsider.set_job_secret(std::string(16, '\0'));
+  EXPECT_EQ(upload(outsider).code(), absl::StatusCode::kPermissionDenied);
   UploadBegin stranger = right;
   stranger.set_incarnation(1);
   EXPECT_EQ(upload(stranger).code(), absl::StatusCode::kFailedPrecondition);

@@ -17,6 +17,7 @@
 #include "common/base/random.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/shared_region.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/fakes/test_metrics.h"
 #include "tests/testing/ps_fixture.h"
@@ -62,6 +63,7 @@ class SharingClient {
     options.job_id = "j-0001";
     options.rank = rank;
     options.incarnation = 100 + rank;
+    options.pass = kTestPass;
     for (uint32_t ps = 0; ps < fixture->ps_count(); ++ps) {
       options.ps.push_back({absl::StrCat("ps:", ps), fixture->address(ps)});
     }

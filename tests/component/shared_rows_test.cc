@@ -15,6 +15,7 @@
 #include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/fakes/test_metrics.h"
 #include "tests/testing/ps_fixture.h"
@@ -76,6 +77,7 @@ class Worker {
     options.job_id = "j-0001";
     options.rank = rank;
     options.incarnation = 100 + rank;
+    options.pass = kTestPass;
     for (uint32_t ps = 0; ps < fixture->ps_count(); ++ps) {
       options.ps.push_back({absl::StrCat("ps:", ps), fixture->address(ps)});
     }

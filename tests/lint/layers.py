@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = {
     "common/base": [],
     "common/system": ["common/base"],
-    "common/job": ["common/base", "proto"],
+    "common/job": ["common/base", "common/system", "proto"],
     "common/rpc": ["common/base", "common/system", "proto"],
     # Decisions about cuts, for whichever member wants one.
     "common/cuts": ["common/base"],

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exit_codes.h"
 #include "scheduler/core/describe.h"
 
 namespace syncline {
@@ -21,18 +22,26 @@ constexpr absl::Duration kKeepAliveTimeout = absl::Seconds(5);
 // The part of a freeze that the core's clock counts (SlewedClock::kGapMax).
 constexpr absl::Duration kCounted = absl::Seconds(1);
 
-scheduler::ClusterCore::Options CoreOptions() {
+}  // namespace
+
+scheduler::ClusterCore::Options ClusterSimulation::CoreOptions() const {
   scheduler::ClusterCore::Options options;
+  options.new_secret = [] { return std::string("0123456789abcdef"); };
   options.version = "0.1.0";
   options.prepare_timeout = absl::Seconds(20);
   options.confirms_addresses = true;
+  options.retry = [max = attempts_max_](
+                      const JobStatus& job, absl::string_view,
+                      int exit_code) -> std::optional<int64_t> {
+    if (exit_code != kExitRetryable || job.attempt() >= max) return {};
+    return job.attempt();
+  };
   return options;
 }
 
-}  // namespace
-
-ClusterSimulation::ClusterSimulation(uint64_t seed)
-    : random_(seed),
+ClusterSimulation::ClusterSimulation(uint64_t seed, uint32_t attempts_max)
+    : attempts_max_(attempts_max),
+      random_(seed),
       core_(std::make_unique<scheduler::ClusterCore>(CoreOptions())) {
   for (uint32_t i = 0; i < kWorkers; ++i) {
     daemons_.push_back({i == 0 ? CHIEF : WORKER, i == 0 ? 0 : i - 1});
@@ -228,7 +237,9 @@ void ClusterSimulation::RestartScheduler() {
         before.done_ranks_size() ==
         before.workers_size() + (before.has_evaluator() ? 1 : 0);
     const JobState after = (*core_->FindJob(before.job_id()))->status().state();
-    if (after != (was_done ? SUCCEEDED : FAILED)) {
+    const JobState lost = before.attempt() < attempts_max_ ? QUEUED : FAILED;
+    const bool begins_again = lost == QUEUED && after == PREPARING;
+    if (after != (was_done ? SUCCEEDED : lost) && !begins_again) {
       Violation(absl::StrCat(before.job_id(), " is ", JobState_Name(after),
                              " after a restart"));
     }

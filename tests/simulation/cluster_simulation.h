@@ -23,7 +23,9 @@ namespace syncline {
 // Everything follows from the seed.
 class ClusterSimulation {
  public:
-  explicit ClusterSimulation(uint64_t seed);
+  // A job whose attempt fails, worth a retry, is given to members again, until
+  // it had so many attempts.
+  explicit ClusterSimulation(uint64_t seed, uint32_t attempts_max = 1);
 
   // Chaos for a while, then peace: enough daemons, all of them behaving, until
   // nothing more can happen.
@@ -34,6 +36,10 @@ class ClusterSimulation {
   // Counts that show that a history had something to check.
   int submitted() const { return static_cast<int>(seen_.size()); }
   int ended_in(JobState state) const;
+  // Jobs that ended well after their first attempt.
+  int retried() const { return retried_; }
+  // Messages of an earlier attempt than the job's that came to the scheduler.
+  int late_messages() const { return late_; }
   int losses() const { return losses_; }
   int restarts() const { return restarts_; }
   int freezes() const { return freezes_; }
@@ -53,6 +59,7 @@ class ClusterSimulation {
     bool alive = false;
     scheduler::SessionId session = 0;  // 0: none
     std::string job_id = {};           // what it works for
+    uint32_t attempt = 0;              // of that job
     bool stopping = false;
     bool running = false;
     bool machine_gone = false;  // with the process: no answer comes
@@ -74,6 +81,7 @@ class ClusterSimulation {
   struct Seen {
     JobState state = QUEUED;
     int transitions = 0;
+    uint32_t attempt = 0;
   };
   struct Event {
     absl::Time time;
@@ -110,6 +118,10 @@ class ClusterSimulation {
   void CheckJob(const scheduler::Job& job);
   // A job that does not fit may be overtaken.
   bool FitsIntoTheCluster(const scheduler::Job& job) const;
+  // Runs `take`, in which the scheduler is handed the message. If it is of an
+  // earlier attempt than its job's, the job must stay as it is.
+  void CheckLate(const DaemonMessage& message,
+                 const std::function<void()>& take);
   void CheckEnd();
 
   // The daemons' side.
@@ -125,12 +137,19 @@ class ClusterSimulation {
   void Hear(size_t daemon, scheduler::SessionId session,
             const SchedulerMessage& message);
   void OnPrepare(size_t daemon, const JobAssignment& assignment);
-  void OnRun(size_t daemon, const std::string& job_id);
-  void OnStop(size_t daemon, const std::string& job_id);
+  void OnRun(size_t daemon, const RunJob& run);
+  void OnStop(size_t daemon, const StopJob& stop);
+  bool WorksFor(size_t daemon, const std::string& job_id,
+                uint32_t attempt) const {
+    return daemons_[daemon].job_id == job_id &&
+           daemons_[daemon].attempt == attempt;
+  }
+  scheduler::ClusterCore::Options CoreOptions() const;
   void Beat(size_t daemon, scheduler::SessionId session);
   static Member MemberOf(const Daemon& daemon);
   void Wreak();  // one random misfortune
 
+  const uint32_t attempts_max_;
   Random random_;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
   bool chaos_ = true;
@@ -146,6 +165,8 @@ class ClusterSimulation {
 
   std::map<std::string, Seen> seen_;
   std::vector<std::string> violations_;
+  int retried_ = 0;
+  int late_ = 0;
   int losses_ = 0;
   int restarts_ = 0;
   int repeated_ = 0;

@@ -67,20 +67,25 @@ void ClusterSimulation::CheckJob(const scheduler::Job& job) {
   const JobStatus& status = job.status();
   Seen& seen = seen_[job.id()];
   if (status.state() != seen.state) {
-    if (scheduler::IsFinal(seen.state) || status.state() < seen.state) {
+    const bool waits_again = status.state() == QUEUED &&
+                             seen.attempt == status.attempt() &&
+                             status.attempt() < attempts_max_;
+    if (scheduler::IsFinal(seen.state) ||
+        (status.state() < seen.state && !waits_again)) {
       Violation(absl::StrCat(job.id(), " went from ", JobState_Name(seen.state),
                              " to ", JobState_Name(status.state())));
     }
     if (status.state() == FAILED) {
       CheckLoss(status.transitions().rbegin()->reason());
     }
+    if (status.state() == SUCCEEDED && status.attempt() > 1) ++retried_;
     if (status.state() == SUCCEEDED && was_frozen_.contains(job.id())) {
       ++outlived_freezes_;
     }
     if (seen.state == QUEUED && status.state() == PREPARING) {
       for (const auto& [id, other] : seen_) {
         if (id < job.id() && other.state == QUEUED &&
-            (*core_->FindJob(id))->status().state() == QUEUED &&
+            (*core_->FindJob(id))->IsWaiting() &&
             FitsIntoTheCluster(**core_->FindJob(id))) {
           Violation(absl::StrCat(job.id(), " overtook ", id));
         }
@@ -90,7 +95,11 @@ void ClusterSimulation::CheckJob(const scheduler::Job& job) {
   if (status.transitions_size() < seen.transitions) {
     Violation(absl::StrCat(job.id(), " forgot a transition"));
   }
-  seen = {status.state(), status.transitions_size()};
+  if (status.attempt() < seen.attempt || status.attempt() > attempts_max_) {
+    Violation(absl::StrCat(job.id(), " is at attempt ", status.attempt(),
+                           " after ", seen.attempt));
+  }
+  seen = {status.state(), status.transitions_size(), status.attempt()};
   if (job.stopping() || status.state() == QUEUED) return;
   // A job that goes on has all its members that are not done, and has them to
   // itself.
@@ -112,6 +121,32 @@ void ClusterSimulation::CheckJob(const scheduler::Job& job) {
     if (CoreNow() - streams_[session].lost > kNoticedWithin) {
       Violation(absl::StrCat(job.id(), " does not notice a dead member"));
     }
+  }
+}
+
+void ClusterSimulation::CheckLate(const DaemonMessage& message,
+                                  const std::function<void()>& take) {
+  const auto said = [&]() -> std::pair<std::string, uint32_t> {
+    if (message.has_prepared()) {
+      return {message.prepared().job_id(), message.prepared().attempt()};
+    }
+    if (message.has_report()) {
+      return {message.report().job_id(), message.report().attempt()};
+    }
+    return {message.done().job_id(), message.done().attempt()};
+  }();
+  const auto job = core_->FindJob(said.first);
+  if (!job.ok() || said.second == 0 ||
+      said.second >= (*job)->status().attempt()) {
+    return take();
+  }
+  ++late_;
+  const std::string before = (*job)->status().SerializeAsString();
+  const size_t members = (*job)->Participants().size();
+  take();
+  if ((*job)->status().SerializeAsString() != before ||
+      (*job)->Participants().size() != members) {
+    Violation(absl::StrCat(said.first, " is changed by attempt ", said.second));
   }
 }
 

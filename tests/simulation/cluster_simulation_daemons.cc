@@ -138,8 +138,10 @@ void ClusterSimulation::Take(scheduler::SessionId session,
       core_->OnRegister(session, message.register_(), CoreNow(), a);
     });
   } else {
-    Feed([&](scheduler::ClusterActions* a) {
-      core_->OnMessage(session, message, CoreNow(), a);
+    CheckLate(message, [&] {
+      Feed([&](scheduler::ClusterActions* a) {
+        core_->OnMessage(session, message, CoreNow(), a);
+      });
     });
   }
 }
@@ -152,8 +154,8 @@ void ClusterSimulation::Hear(size_t i, scheduler::SessionId session,
     for (const DaemonMessage& said : daemon.said) Send(i, session, said);
   }
   if (message.has_prepare()) OnPrepare(i, message.prepare().assignment());
-  if (message.has_run()) OnRun(i, message.run().job_id());
-  if (message.has_stop()) OnStop(i, message.stop().job_id());
+  if (message.has_run()) OnRun(i, message.run());
+  if (message.has_stop()) OnStop(i, message.stop());
 }
 
 void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
@@ -164,29 +166,36 @@ void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
                            " is told to prepare ", job_id, " while it has ",
                            daemon.job_id));
   }
+  const uint32_t attempt = assignment.attempt();
+  if (assignment.start_clock() != attempt - 1) Violation("wrong start clock");
   daemon.job_id = job_id;
+  daemon.attempt = attempt;
   daemon.stopping = false;
   daemon.running = false;
   daemon.said.clear();
   if (chaos_ && Chance(0.02)) return;  // never answers
   const bool has_problem = chaos_ && Chance(0.05);
   After(Delay(absl::Seconds(2)), [=, this] {
-    if (daemons_[i].job_id != job_id) return;
+    if (!WorksFor(i, job_id, attempt)) return;
     DaemonMessage message;
     message.mutable_prepared()->set_job_id(job_id);
+    message.mutable_prepared()->set_attempt(attempt);
     if (has_problem) message.mutable_prepared()->add_problems("no data");
     Say(i, message);
   });
 }
 
-void ClusterSimulation::OnRun(size_t i, const std::string& job_id) {
-  if (daemons_[i].job_id != job_id) return Violation("run of another job");
+void ClusterSimulation::OnRun(size_t i, const RunJob& run) {
+  const std::string& job_id = run.job_id();
+  const uint32_t attempt = run.attempt();
+  if (!WorksFor(i, job_id, attempt)) return Violation("run of another job");
   if (std::exchange(daemons_[i].running, true)) return;  // repeated
   for (int report = 1; report <= 3; ++report) {
     After(report * absl::Milliseconds(500), [=, this] {
-      if (daemons_[i].job_id != job_id) return;
+      if (!WorksFor(i, job_id, attempt)) return;
       DaemonMessage message;
       message.mutable_report()->set_job_id(job_id);
+      message.mutable_report()->set_attempt(attempt);
       message.mutable_report()->mutable_progress()->set_clock(report);
       message.mutable_report()->mutable_progress()->set_clocks_total(3);
       message.mutable_report()->mutable_evaluation()->set_epoch(1);
@@ -196,15 +205,22 @@ void ClusterSimulation::OnRun(size_t i, const std::string& job_id) {
   if (chaos_ && Chance(0.03)) return;  // hangs
   const int code = !chaos_ || Chance(0.94) ? 0 : Chance(0.5) ? 14 : 3;
   After(absl::Seconds(2) + Delay(absl::Seconds(4)), [=, this] {
-    if (daemons_[i].job_id != job_id || daemons_[i].stopping) return;
+    if (!WorksFor(i, job_id, attempt) || daemons_[i].stopping) return;
     DaemonMessage message;
     message.mutable_done()->set_job_id(job_id);
+    message.mutable_done()->set_attempt(attempt);
     message.mutable_done()->set_code(code);
     Say(i, message);
   });
 }
 
-void ClusterSimulation::OnStop(size_t i, const std::string& job_id) {
+void ClusterSimulation::OnStop(size_t i, const StopJob& stop) {
+  const std::string& job_id = stop.job_id();
+  const uint32_t attempt = stop.attempt();
+  if (attempt != 0 && !daemons_[i].job_id.empty() &&
+      !WorksFor(i, job_id, attempt)) {
+    return Violation("stop of another attempt");
+  }
   daemons_[i].stopping = true;
   if (chaos_ && Chance(0.04)) return;  // not this time: it will be asked again
   After(Delay(absl::Seconds(1)), [=, this] {
@@ -212,6 +228,7 @@ void ClusterSimulation::OnStop(size_t i, const std::string& job_id) {
     if (daemon.job_id == job_id) daemon.job_id.clear();
     DaemonMessage message;
     message.mutable_done()->set_job_id(job_id);
+    message.mutable_done()->set_attempt(attempt);
     message.mutable_done()->set_released(true);
     Say(i, message);
   });

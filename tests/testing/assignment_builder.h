@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/job_pass.h"
 #include "common/job/job_spec_validator.h"
 #include "common/regime/job_regimes.h"
 #include "common/wire/table_map.h"
@@ -18,6 +19,8 @@ namespace syncline {
 // Incarnations of the members: these, plus the rank.
 inline constexpr uint64_t kTestWorkerIncarnation = 100;
 inline constexpr uint64_t kTestPsIncarnation = 500;
+// What they show.
+inline const JobPass kTestPass = {.attempt = 1, .secret = "0123456789abcdef"};
 
 // For jobs without a model: SGD at rate 1, so an update subtracts the gradient.
 inline JobSpec PlainSgdJob() {
@@ -40,6 +43,8 @@ class AssignmentBuilder {
                              const std::string& job_id = "j-0001") {
     job_.set_job_id(job_id);
     job_.set_routing_version(1);
+    job_.set_attempt(kTestPass.attempt);
+    job_.set_job_secret(kTestPass.secret);
     *job_.mutable_spec() = WithDefaults(spec);
   }
 

@@ -97,6 +97,8 @@ Caller PlainWorker::caller() const {
   caller.set_rank(rank_);
   caller.set_incarnation(100 + rank_);
   caller.set_routing_version(1);
+  caller.set_attempt(kTestPass.attempt);
+  caller.set_job_secret(kTestPass.secret);
   return caller;
 }
 

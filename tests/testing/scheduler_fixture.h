@@ -123,6 +123,12 @@ class FakeDaemon {
     begin.set_name(name);
     begin.set_incarnation(incarnation_);
     begin.set_session_secret(registered.Await(1).back().session_secret());
+    for (const SchedulerMessage& command : commands.Await(0)) {
+      const JobAssignment& job = command.prepare().assignment();
+      if (job.job_id() != job_id) continue;
+      begin.set_attempt(job.attempt());
+      begin.set_job_secret(job.job_secret());
+    }
     return begin;
   }
 

@@ -129,6 +129,7 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
 void TrainingCluster::Run() {
   SchedulerMessage command;
   auto* run = command.mutable_run();
+  run->set_attempt(kTestPass.attempt);
   run->set_job_id(job_id_);
   for (const DaemonMessage& message : Messages(0)) {
     if (!message.has_prepared()) continue;

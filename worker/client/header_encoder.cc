@@ -14,6 +14,8 @@ HeaderEncoder::HeaderEncoder(const Identity& identity, RegimeSchedule regimes,
   caller_.set_rank(identity.rank);
   caller_.set_incarnation(identity.incarnation);
   caller_.set_routing_version(identity.routing_version);
+  caller_.set_attempt(identity.pass.attempt);
+  caller_.set_job_secret(identity.pass.secret);
 }
 
 InitHeader HeaderEncoder::MakeInit(int64_t total_clocks,

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
+#include "common/job/job_pass.h"
 #include "common/regime/regime_schedule.h"
 #include "proto/parameter_server.pb.h"
 
@@ -21,6 +22,7 @@ class HeaderEncoder {
     uint32_t rank = 0;
     uint64_t incarnation = 0;
     uint64_t routing_version = 0;
+    JobPass pass = {};
   };
   // `regimes`, `step_timeout`: as in PsClient::Options.
   HeaderEncoder(const Identity& identity, RegimeSchedule regimes,

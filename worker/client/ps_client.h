@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
 #include "common/cuts/cut_id.h"
+#include "common/job/job_pass.h"
 #include "common/regime/regime_schedule.h"
 #include "common/wire/block_map.h"
 #include "kernels/optimizer/finite.h"
@@ -51,6 +52,7 @@ class PsClient : public ParameterExchange {
     uint32_t rank = 0;
     uint64_t incarnation = 0;
     uint64_t routing_version = 1;
+    JobPass pass = {};
     std::vector<FanoutCall::Peer> ps;  // by shard
     absl::Duration step_timeout = absl::Seconds(60);
     // Mode and wire type, by clock.

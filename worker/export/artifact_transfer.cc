@@ -21,13 +21,16 @@ class SchedulerTransfer : public ArtifactTransfer {
     return FetchArtifact(address_, job_id, name, to_file, deadline,
                          cancellation);
   }
-  absl::Status Upload(const std::string& job_id, const std::string& name,
-                      const std::string& from_file, absl::Time deadline,
+  absl::Status Upload(const std::string& job_id, const JobPass& pass,
+                      const std::string& name, const std::string& from_file,
+                      absl::Time deadline,
                       Cancellation* cancellation) override {
     UploadBegin upload;
     upload.set_job_id(job_id);
     upload.set_name(name);
     upload.set_incarnation(incarnation_);
+    upload.set_attempt(pass.attempt);
+    upload.set_job_secret(pass.secret);
     upload.set_session_secret(session_secret_());
     return UploadArtifact(address_, upload, from_file, deadline, cancellation);
   }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/cancellation.h"
+#include "common/job/job_pass.h"
 
 namespace syncline::worker {
 
@@ -21,7 +22,8 @@ class ArtifactTransfer {
   virtual absl::Status Fetch(const std::string& job_id, const std::string& name,
                              const std::string& to_file, absl::Time deadline,
                              Cancellation* cancellation) = 0;
-  virtual absl::Status Upload(const std::string& job_id,
+  // `pass`: of the job's attempt that the file is of.
+  virtual absl::Status Upload(const std::string& job_id, const JobPass& pass,
                               const std::string& name,
                               const std::string& from_file, absl::Time deadline,
                               Cancellation* cancellation) = 0;

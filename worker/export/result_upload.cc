@@ -160,8 +160,8 @@ absl::Status ResultUpload::UploadOnce(const std::string& name) {
         kept_ ? absl::StrCat("; it is on ", options_.hostname, " as ", path)
               : ""));
   });
-  return artifacts_->Upload(options_.job_id, name, path, deadline,
-                            &cancellation_);
+  return artifacts_->Upload(options_.job_id, options_.pass, name, path,
+                            deadline, &cancellation_);
 }
 
 // Out of the folder that is removed with the job.

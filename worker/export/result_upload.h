@@ -28,6 +28,7 @@ class ResultUpload {
  public:
   struct Options {
     std::string job_id;
+    JobPass pass = {};
     std::string hostname;     // of this process, for people
     std::string folder;       // made when needed; the caller removes it
     std::string kept_folder;  // in the same file system; made when needed

@@ -57,6 +57,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.rank = job.rank;
   options.incarnation = process.incarnation;
   options.routing_version = job.routing_version;
+  options.pass = PassOf(job.assignment);
   for (const Participant& ps : job.assignment.ps()) {
     options.ps.push_back(PeerOf(ReductionRoot::Role::kPs, ps));
   }
@@ -85,6 +86,8 @@ std::unique_ptr<StatisticsClient> MakeStatistics(const PreparedJob& job,
   options.caller.set_rank(job.rank);
   options.caller.set_incarnation(process.incarnation);
   options.caller.set_routing_version(job.routing_version);
+  options.caller.set_attempt(job.assignment.attempt());
+  options.caller.set_job_secret(job.assignment.job_secret());
   const ReductionRoot root = ReductionRootOf(job.assignment);
   options.root = PeerOf(root.role, root.participant);
   options.step_timeout =

@@ -15,6 +15,7 @@ void JobReporter::SendPrepared(const PreparedJob& job) const {
   DaemonMessage message;
   JobPrepared* const prepared = message.mutable_prepared();
   prepared->set_job_id(assignment_.job_id());
+  prepared->set_attempt(assignment_.attempt());
   *prepared->mutable_data() = job.data;
   if (job.is_chief()) {
     const Epochs epochs = EpochsOf(job);
@@ -28,6 +29,7 @@ void JobReporter::SendRefused(const std::vector<std::string>& problems) const {
   DaemonMessage message;
   JobPrepared* const prepared = message.mutable_prepared();
   prepared->set_job_id(assignment_.job_id());
+  prepared->set_attempt(assignment_.attempt());
   prepared->mutable_problems()->Add(problems.begin(), problems.end());
   send_(std::move(message));
 }
@@ -35,6 +37,7 @@ void JobReporter::SendRefused(const std::vector<std::string>& problems) const {
 void JobReporter::SendProgress(const WorkerProgress& progress) const {
   DaemonMessage message;
   message.mutable_report()->set_job_id(assignment_.job_id());
+  message.mutable_report()->set_attempt(assignment_.attempt());
   *message.mutable_report()->mutable_progress() = progress;
   send_(std::move(message));
 }
@@ -42,6 +45,7 @@ void JobReporter::SendProgress(const WorkerProgress& progress) const {
 void JobReporter::SendEvaluation(const Evaluation& evaluation) const {
   DaemonMessage message;
   message.mutable_report()->set_job_id(assignment_.job_id());
+  message.mutable_report()->set_attempt(assignment_.attempt());
   *message.mutable_report()->mutable_evaluation() = evaluation;
   send_(std::move(message));
 }
@@ -49,6 +53,7 @@ void JobReporter::SendEvaluation(const Evaluation& evaluation) const {
 void JobReporter::SendActivity(const std::string& activity) const {
   DaemonMessage message;
   message.mutable_report()->set_job_id(assignment_.job_id());
+  message.mutable_report()->set_attempt(assignment_.attempt());
   message.mutable_report()->set_activity(activity);
   send_(std::move(message));
 }
@@ -59,6 +64,7 @@ void JobReporter::SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
   *message.mutable_unreachable() = MakePeerUnreachable(
       assignment_.job_id(), assignment_.ps(static_cast<int>(shard)).member(),
       out_of_reach, error);
+  message.mutable_unreachable()->set_attempt(assignment_.attempt());
   send_(std::move(message));
 }
 
@@ -66,6 +72,7 @@ void JobReporter::SendDone(const absl::Status& status, bool released) const {
   DaemonMessage message;
   JobDone* const done = message.mutable_done();
   done->set_job_id(assignment_.job_id());
+  done->set_attempt(assignment_.attempt());
   done->set_code(static_cast<int>(status.code()));
   done->set_message(std::string(status.message()));
   done->set_released(released);

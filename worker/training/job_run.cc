@@ -64,6 +64,7 @@ std::string HostOf(const JobAssignment& assignment, uint64_t incarnation) {
 ResultUpload::Options ResultOptions(const JobAssignment& assignment,
                                     const JobRun::Options& options) {
   return {.job_id = assignment.job_id(),
+          .pass = PassOf(assignment),
           .hostname = HostOf(assignment, options.incarnation),
           .folder = absl::StrCat(options.work_dir, "/", assignment.job_id(),
                                  "/results"),
@@ -401,8 +402,9 @@ absl::Status JobRun::UploadText(const std::string& name,
                                 Cancellation* cancellation) {
   const std::string file = absl::StrCat(dir_, "/upload");
   SYNCLINE_RETURN_IF_ERROR(WriteFileAtomically(file, content));
-  const absl::Status uploaded = artifacts_->Upload(
-      job_id(), name, file, MonotonicNow() + timeout, cancellation);
+  const absl::Status uploaded =
+      artifacts_->Upload(job_id(), PassOf(assignment_), name, file,
+                         MonotonicNow() + timeout, cancellation);
   const absl::Status removed = RemoveTree(file);
   return Annotate(uploaded.ok() ? removed : uploaded,
                   absl::StrCat("uploading ", name));

@@ -51,6 +51,7 @@ class JobRun {
          std::function<void(DaemonMessage)> send);
 
   const std::string& job_id() const { return assignment_.job_id(); }
+  uint32_t attempt() const { return assignment_.attempt(); }
 
   void RequestRun(const RunJob& command) ABSL_LOCKS_EXCLUDED(mu_);
   // Of its next steps, also where it does not run yet. An evaluator has none.

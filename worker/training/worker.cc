@@ -22,19 +22,22 @@ namespace {
 // Of a job that nothing is left of here: it has failed, was done, or was never
 // known. The code says that this is no success: a scheduler that has not asked
 // for the stop, because it was out of reach, would take it for one.
-DaemonMessage Released(const std::string& job_id) {
+DaemonMessage Released(const StopJob& stop) {
   DaemonMessage message;
   JobDone* const done = message.mutable_done();
-  done->set_job_id(job_id);
+  done->set_job_id(stop.job_id());
+  done->set_attempt(stop.attempt());
   done->set_code(static_cast<int>(absl::StatusCode::kAborted));
   done->set_message("stopped: nothing of the job is left here");
   done->set_released(true);
   return message;
 }
 
-DaemonMessage Refused(const std::string& job_id, const std::string& problem) {
+DaemonMessage Refused(const JobAssignment& assignment,
+                      const std::string& problem) {
   DaemonMessage message;
-  message.mutable_prepared()->set_job_id(job_id);
+  message.mutable_prepared()->set_job_id(assignment.job_id());
+  message.mutable_prepared()->set_attempt(assignment.attempt());
   message.mutable_prepared()->add_problems(problem);
   return message;
 }
@@ -74,7 +77,8 @@ class JobWorker final : public Worker {
       case SchedulerMessage::kPrepare:
         return OnPrepare(command.prepare().assignment());
       case SchedulerMessage::kRun:
-        if (const auto job = FindJob(command.run().job_id())) {
+        if (const auto job = FindJob(command.run().job_id());
+            job != nullptr && job->attempt() == command.run().attempt()) {
           job->RequestRun(command.run());
         }
         return;
@@ -92,7 +96,7 @@ class JobWorker final : public Worker {
 
  private:
   void OnPrepare(const JobAssignment& assignment) ABSL_LOCKS_EXCLUDED(mu_) {
-    std::string busy_with;
+    std::shared_ptr<JobRun> busy;
     {
       MutexLock lock(&mu_);
       if (job_ == nullptr || job_->ended()) {
@@ -101,18 +105,25 @@ class JobWorker final : public Worker {
         changed_.SignalAll();
         return;
       }
-      busy_with = job_->job_id();
+      busy = job_;
     }
     // A repeated command, or a scheduler that knows less than we do.
-    if (busy_with == assignment.job_id()) return;
-    send_(Refused(assignment.job_id(),
-                  absl::StrCat("this worker is busy with job ", busy_with)));
+    if (busy->job_id() == assignment.job_id() &&
+        busy->attempt() == assignment.attempt()) {
+      return;
+    }
+    send_(Refused(assignment,
+                  absl::StrCat("this worker is busy with attempt ",
+                               busy->attempt(), " of job ", busy->job_id())));
   }
 
   void OnStop(const StopJob& stop) ABSL_LOCKS_EXCLUDED(mu_) {
     const std::shared_ptr<JobRun> job = FindJob(stop.job_id());
-    if (job != nullptr && job->RequestStop(stop.reason())) return;
-    send_(Released(stop.job_id()));
+    const bool is_of_stop =
+        job != nullptr &&
+        (stop.attempt() == 0 || stop.attempt() == job->attempt());
+    if (is_of_stop && job->RequestStop(stop.reason())) return;
+    send_(Released(stop));
   }
 
   std::shared_ptr<JobRun> FindJob(const std::string& job_id)

@@ -21,6 +21,23 @@ namespace {
 constexpr char kStreamClosed[] = "stream closed";
 constexpr char kNotConfirmed[] = "(not confirmed";
 
+// JobAssignment.attempt of the sender; 0: it does not say, or sends nothing of
+// a job.
+uint32_t AttemptOf(const DaemonMessage& message) {
+  switch (message.event_case()) {
+    case DaemonMessage::kPrepared:
+      return message.prepared().attempt();
+    case DaemonMessage::kReport:
+      return message.report().attempt();
+    case DaemonMessage::kPsReport:
+      return message.ps_report().attempt();
+    case DaemonMessage::kUnreachable:
+      return message.unreachable().attempt();
+    default:
+      return 0;
+  }
+}
+
 // True if a registration with the incarnation of `member` is of that process,
 // which may not have heard yet which index it was given.
 bool IsSameProcess(const Member& member, const Register& request) {
@@ -40,7 +57,7 @@ ClusterCore::ClusterCore(Options options)
       address_checks_(options_.confirms_addresses),
       closed_streams_(options_.register_limit),
       placement_(options_.settle, options_.expects_evaluator),
-      jobs_({options_.prepare_timeout, options_.grace}) {}
+      jobs_({options_.prepare_timeout, options_.grace, options_.retry}) {}
 
 void ClusterCore::Restore(std::vector<StoredJob> jobs,
                           const std::vector<std::string>& unreadable,
@@ -56,6 +73,7 @@ void ClusterCore::Restore(std::vector<StoredJob> jobs,
       queue_.Push(job->id());
     } else if (!job->IsOver()) {
       job->OnRestart(now, actions);
+      if (job->IsWaiting()) queue_.Push(job->id());
     }
   }
   StartJobs(now, actions);
@@ -87,8 +105,8 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
   Welcome(session, request, actions);
   // The job that it worked for has ended while it was not here.
   if (!request.job_id().empty()) {
-    SendStop(session, request.job_id(), "the job is not running any more", now,
-             actions);
+    SendStop(session, request.job_id(), /*attempt=*/0,
+             "the job is not running any more", now, actions);
   }
   address_checks_.Add(session, now);
   ConfirmAddresses(now, actions);
@@ -198,7 +216,7 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
     }
   }
   Job* job = JobOf(session);
-  if (job == nullptr) return;
+  if (job == nullptr || !job->IsOfAttempt(AttemptOf(message))) return;
   if (message.has_prepared() && message.prepared().job_id() == job->id()) {
     job->OnPrepared(session, message.prepared(), now, actions);
   } else if (message.has_report() && message.report().job_id() == job->id()) {
@@ -218,10 +236,15 @@ void ClusterCore::OnJobDone(SessionId session, const JobDone& done,
   const auto it = engaged_.find(session);
   if (it == engaged_.end() || it->second.job_id != done.job_id()) return;
   if (it->second.release_by != absl::InfiniteFuture()) {
-    if (done.released()) Release(session, now, actions);
+    const uint32_t stopped = it->second.stopped_attempt;
+    // A member that does not name an attempt knows of one alone.
+    const bool is_of_stop = stopped == 0 || done.attempt() == stopped ||
+                            (done.attempt() == 0 && stopped == 1);
+    if (done.released() && is_of_stop) Release(session, now, actions);
     return;
   }
   Job* job = jobs_.Find(done.job_id());
+  if (!job->IsOfAttempt(done.attempt())) return;
   job->OnDone(session, done, now, actions);
   Settle(job, now, actions);
 }
@@ -251,6 +274,7 @@ void ClusterCore::OnMemberLost(SessionId session, absl::string_view why,
     if (job != nullptr) {
       job->OnGone(session, why, now, actions);
       Settle(job, now, actions);
+      WaitAgain(job);
     }
   }
   StartJobs(now, actions);
@@ -261,8 +285,15 @@ void ClusterCore::Release(SessionId session, absl::Time now,
   const auto engagement = engaged_.find(session);
   Job* job = jobs_.Find(engagement->second.job_id);
   engaged_.erase(engagement);
-  if (job != nullptr) job->OnGone(session, /*lost=*/"", now, actions);
+  if (job != nullptr) {
+    job->OnGone(session, /*lost=*/"", now, actions);
+    WaitAgain(job);
+  }
   StartJobs(now, actions);
+}
+
+void ClusterCore::WaitAgain(const Job* job) {
+  if (job->IsWaiting()) queue_.Return(job->id());
 }
 
 void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
@@ -274,18 +305,22 @@ void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
         it->second.release_by != absl::InfiniteFuture()) {
       continue;
     }
-    SendStop(session, job->id(), job->StopReason(), now, actions);
+    SendStop(session, job->id(), job->pass().attempt, job->StopReason(), now,
+             actions);
   }
 }
 
 void ClusterCore::SendStop(SessionId session, const std::string& job_id,
-                           absl::string_view reason, absl::Time now,
-                           ClusterActions* actions) {
+                           uint32_t attempt, absl::string_view reason,
+                           absl::Time now, ClusterActions* actions) {
   SchedulerMessage message;
   message.mutable_stop()->set_job_id(job_id);
+  message.mutable_stop()->set_attempt(attempt);
   message.mutable_stop()->set_reason(std::string(reason));
   actions->push_back(SendCommand{session, std::move(message)});
-  engaged_[session] = {job_id, now + options_.release_timeout};
+  engaged_[session] = {.job_id = job_id,
+                       .release_by = now + options_.release_timeout,
+                       .stopped_attempt = attempt};
 }
 
 void ClusterCore::LoseExpired(absl::Time now, ClusterActions* actions) {
@@ -357,14 +392,16 @@ void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
     const JobPlacement::Decision decision = placement_.Decide(*job, pool, now);
     if (decision == JobPlacement::Decision::kHoldUp) break;
     if (decision == JobPlacement::Decision::kPass) continue;
+    std::string secret = options_.new_secret();
+    if (secret.empty()) break;
     queue_.Remove(job_id);
-    Place(job, pool, now, actions);
+    Place(job, pool, std::move(secret), now, actions);
   }
   UpdateQueue(now, actions);
 }
 
-void ClusterCore::Place(Job* job, const MemberPool& free, absl::Time now,
-                        ClusterActions* actions) {
+void ClusterCore::Place(Job* job, const MemberPool& free, std::string secret,
+                        absl::Time now, ClusterActions* actions) {
   const Capacity need = NeedOf(*job);
   const auto workers = absl::MakeConstSpan(free.workers).first(need.workers);
   const auto ps = absl::MakeConstSpan(free.ps).first(need.ps);
@@ -378,7 +415,7 @@ void ClusterCore::Place(Job* job, const MemberPool& free, absl::Time now,
     evaluator = free.evaluators.front();
     engaged_[evaluator->session] = {job->id()};
   }
-  job->Start(workers, ps, evaluator, now, actions);
+  job->Start(workers, ps, evaluator, std::move(secret), now, actions);
 }
 
 void ClusterCore::UpdateQueue(absl::Time now, ClusterActions* actions) {
@@ -486,20 +523,21 @@ void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
   }
 }
 
-absl::Status ClusterCore::CheckUpload(const std::string& job_id,
-                                      uint64_t incarnation) const {
+absl::Status ClusterCore::CheckUpload(const UploadBegin& begin) const {
   // A member engaged only to be stopped named the job itself: that is no proof.
-  const Membership::Entry* entry = membership_.FindIncarnation(incarnation);
-  const auto job = FindJob(job_id);
+  const Membership::Entry* entry =
+      membership_.FindIncarnation(begin.incarnation());
+  const auto job = FindJob(begin.job_id());
   if (entry != nullptr && job.ok()) {
     const std::vector<SessionId> participants = (*job)->Participants();
     if (absl::c_linear_search(participants, entry->session)) {
-      return absl::OkStatus();
+      return CheckPass((*job)->pass(), absl::StrCat("job ", begin.job_id()),
+                       begin.attempt(), begin.job_secret());
     }
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("job ", job_id, " is not of the process with incarnation ",
-                   IncarnationText(incarnation)));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", begin.job_id(), " is not of the process with incarnation ",
+      IncarnationText(begin.incarnation())));
 }
 
 absl::Status ClusterCore::AddArtifact(const std::string& job_id,

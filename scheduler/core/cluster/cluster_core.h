@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_CORE_CLUSTER_CLUSTER_CORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -56,11 +57,16 @@ class ClusterCore {
     // daemons wait (--orphan-seconds). A daemon is back within 5 s of its end:
     // gRPC and the session each pause for up to 2 s.
     absl::Duration register_limit = absl::Seconds(30);
+    // Makes the secret of a job's members, which is hard to guess. Empty: there
+    // is none now; the job waits for the next event.
+    std::function<std::string()> new_secret = nullptr;
+    Job::RetryPolicy retry = nullptr;
   };
   // Of a member that works for a job, or is being freed from it.
   struct Engagement {
     std::string job_id;
     absl::Time release_by = absl::InfiniteFuture();  // StopJob was sent
+    uint32_t stopped_attempt = 0;  // by it; 0: whichever the member has
   };
 
   explicit ClusterCore(Options options);
@@ -122,9 +128,8 @@ class ClusterCore {
                 ClusterActions* actions);
 
   // Files of a job. Errors of CheckUpload: FailedPrecondition: the job is not
-  // of the process with this incarnation.
-  absl::Status CheckUpload(const std::string& job_id,
-                           uint64_t incarnation) const;
+  // of the process with this incarnation; those of CheckPass.
+  absl::Status CheckUpload(const UploadBegin& begin) const;
   absl::Status AddArtifact(const std::string& job_id, const Artifact& artifact,
                            ClusterActions* actions);
 
@@ -162,14 +167,16 @@ class ClusterCore {
   // If the job is over, or about to be, sends StopJob to the members that still
   // work for it.
   void Settle(Job* job, absl::Time now, ClusterActions* actions);
-  void SendStop(SessionId session, const std::string& job_id,
+  // The job's attempt has ended and it waits: it is the next one.
+  void WaitAgain(const Job* job);
+  void SendStop(SessionId session, const std::string& job_id, uint32_t attempt,
                 absl::string_view reason, absl::Time now,
                 ClusterActions* actions);
   MemberPool Pool() const;
   void ConfirmAddresses(absl::Time now, ClusterActions* actions);
   void StartJobs(absl::Time now, ClusterActions* actions);
-  void Place(Job* job, const MemberPool& free, absl::Time now,
-             ClusterActions* actions);
+  void Place(Job* job, const MemberPool& free, std::string secret,
+             absl::Time now, ClusterActions* actions);
   void UpdateQueue(absl::Time now, ClusterActions* actions);
   // The job this member is engaged for, if it is known; else null.
   Job* JobOf(SessionId session);

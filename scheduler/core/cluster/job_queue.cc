@@ -7,6 +7,15 @@
 
 namespace syncline::scheduler {
 
+void JobQueue::Return(const std::string& job_id) {
+  if (std::find(ids_.begin(), ids_.end(), job_id) != ids_.end()) return;
+  const auto later =
+      std::find_if(ids_.begin(), ids_.end(), [&](const std::string& other) {
+        return JobNumber(other) > JobNumber(job_id);
+      });
+  ids_.insert(later, job_id);
+}
+
 bool JobQueue::Remove(const std::string& job_id) {
   const auto it = std::find(ids_.begin(), ids_.end(), job_id);
   if (it == ids_.end()) return false;

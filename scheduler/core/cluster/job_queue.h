@@ -21,6 +21,9 @@ struct Capacity {
 class JobQueue {
  public:
   void Push(std::string job_id) { ids_.push_back(std::move(job_id)); }
+  // Of a job that waits again: before those that were submitted later. No
+  // effect if it is in the queue.
+  void Return(const std::string& job_id);
   // False if it is not in the queue.
   bool Remove(const std::string& job_id);
 

@@ -46,7 +46,7 @@ void JobRecords::Reserve(const std::string& job_id) {
 void JobRecords::Add(StoredJob stored) {
   const uint64_t number = JobNumber(stored.status.job_id());
   if (!stored.client_key.empty()) by_client_key_[stored.client_key] = number;
-  jobs_[number] = std::make_unique<Job>(std::move(stored), timing_);
+  jobs_[number] = std::make_unique<Job>(std::move(stored), options_);
 }
 
 Job* JobRecords::Find(const std::string& job_id) {

@@ -20,7 +20,7 @@ namespace syncline::scheduler {
 // thread-compatible.
 class JobRecords {
  public:
-  explicit JobRecords(Job::Timing timing) : timing_(timing) {}
+  explicit JobRecords(Job::Options options) : options_(std::move(options)) {}
 
   // Never given before.
   std::string NextId();
@@ -57,7 +57,7 @@ class JobRecords {
   void DeleteOld(absl::Duration keep, absl::Time now, ClusterActions* actions);
 
  private:
-  const Job::Timing timing_;
+  const Job::Options options_;
   std::map<uint64_t, std::unique_ptr<Job>> jobs_;  // by number
   std::map<std::string, uint64_t> by_client_key_;  // numbers
   uint64_t next_number_ = 1;

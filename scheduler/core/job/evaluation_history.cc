@@ -24,4 +24,14 @@ void AddEvaluation(Evaluation evaluation, JobStatus* job) {
   *evaluations->Add() = std::move(evaluation);
 }
 
+void ForgetEvaluations(int64_t clock, JobStatus* job) {
+  auto* const all = job->mutable_evaluations();
+  all->erase(std::remove_if(all->begin(), all->end(),
+                            [=](const Evaluation& evaluation) {
+                              return evaluation.clock() > clock ||
+                                     evaluation.final();
+                            }),
+             all->end());
+}
+
 }  // namespace syncline::scheduler

@@ -16,6 +16,10 @@ bool IsNewEvaluation(const Evaluation& evaluation, const JobStatus& job);
 // Appends an evaluation. REQUIRES: it is new.
 void AddEvaluation(Evaluation evaluation, JobStatus* job);
 
+// Removes the evaluations of clocks after `clock`, and those that count as the
+// last one: the job goes on from there.
+void ForgetEvaluations(int64_t clock, JobStatus* job);
+
 }  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_JOB_EVALUATION_HISTORY_H_

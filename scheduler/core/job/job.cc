@@ -48,12 +48,12 @@ int ExitCodeFor(int code) {
 
 }  // namespace
 
-Job::Job(StoredJob stored, Timing timing)
-    : timing_(timing),
+Job::Job(StoredJob stored, Options options)
+    : options_(std::move(options)),
       parameters_(std::move(stored.parameters)),
       tables_(std::move(stored.tables)),
       status_(std::move(stored.status)),
-      health_(status_.spec(), timing.grace) {
+      attempt_(std::in_place, status_.spec(), options_.grace) {
   // Records of earlier releases have them.
   for (auto* all : {status_.mutable_workers(), status_.mutable_ps()}) {
     for (Participant& participant : *all) {
@@ -63,6 +63,16 @@ Job::Job(StoredJob stored, Timing timing)
   if (status_.has_evaluator()) {
     status_.mutable_evaluator()->mutable_member()->clear_incarnation();
   }
+  // An earlier scheduler has abandoned an attempt.
+  if (options_.retry == nullptr || status_.state() != QUEUED ||
+      status_.attempt() == 0) {
+    return;
+  }
+  attempt_->start_clock =
+      options_
+          .retry(status_, status_.transitions().rbegin()->reason(),
+                 kExitRetryable)
+          .value_or(0);
 }
 
 void Job::AddDoneRank(uint32_t rank) {
@@ -80,13 +90,13 @@ absl::Time Job::since() const {
 }
 
 absl::Span<const JobProgressTracker::CurvePoint> Job::curve() const {
-  if (!progress_.has_value()) return {};
-  return progress_->curve();
+  if (!attempt_->progress.has_value()) return {};
+  return attempt_->progress->curve();
 }
 
 void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
                      ClusterActions* actions) {
-  SYNCLINE_CHECK(!IsOver() && state > status_.state());
+  SYNCLINE_CHECK(!IsOver() && (state > status_.state() || attempt_->abandoned));
   status_ = Status(now);  // keeps the progress as it was at the end of a state
   status_.set_state(state);
   status_.set_queue_position(0);
@@ -106,16 +116,21 @@ void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
 void Job::Join(const Place& place, Role role, uint32_t rank, Participant* out) {
   *out->mutable_member() = place.member;
   out->set_rank(rank);
-  members_.Add(place.session, role, *out);
+  attempt_->members.Add(place.session, role, *out);
   // Every user may read the status; a member's incarnation is for the members
   // that work with it.
   out->mutable_member()->clear_incarnation();
 }
 
 void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
-                const std::optional<Place>& evaluator, absl::Time now,
-                ClusterActions* actions) {
-  SYNCLINE_CHECK(status_.state() == QUEUED);
+                const std::optional<Place>& evaluator, std::string secret,
+                absl::Time now, ClusterActions* actions) {
+  SYNCLINE_CHECK(IsWaiting());
+  status_.set_attempt(status_.attempt() + 1);
+  status_.clear_workers();
+  status_.clear_ps();
+  status_.clear_evaluator();
+  attempt_->pass = {.attempt = status_.attempt(), .secret = std::move(secret)};
   uint32_t rank = 0;
   for (const Place& place : workers) {
     Join(place, Role::kWorker, rank++, status_.add_workers());
@@ -131,21 +146,30 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
   for (const Place& place : ps) {
     Join(place, Role::kPs, rank++, status_.add_ps());
   }
-  progress_.emplace(static_cast<uint32_t>(workers.size()),
-                    status_.spec().training().epochs());
-  started_ = now;
+  if (status_.attempt() > 1) {
+    absl::StrAppend(&where, ", attempt ", status_.attempt(), " from clock ",
+                    attempt_->start_clock);
+  }
+  attempt_->progress.emplace(static_cast<uint32_t>(workers.size()),
+                             status_.spec().training().epochs());
+  attempt_->started = now;
+  started_ = std::min(started_, now);
   Transition(PREPARING, where, now, actions);
   UpdateWaitingFor(actions);
-  const SchedulerMessage prepare =
-      PrepareCommand(status_, members_, parameters_, tables_);
-  for (const JobMember& member : members_.all()) {
+  const SchedulerMessage prepare = Prepare();
+  for (const JobMember& member : attempt_->members.all()) {
     actions->push_back(SendCommand{member.session, prepare});
   }
 }
 
+SchedulerMessage Job::Prepare() const {
+  return PrepareCommand(status_, attempt_->members, parameters_, tables_,
+                        attempt_->pass, attempt_->start_clock);
+}
+
 void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
                      absl::Time now, ClusterActions* actions) {
-  JobMember* member = members_.Find(session);
+  JobMember* member = attempt_->members.Find(session);
   if (member == nullptr || member->stage != Stage::kPreparing || stopping()) {
     return;
   }
@@ -153,24 +177,25 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
   member->activity.clear();
   UpdateWaitingFor(actions);
   if (member->IsChief()) {
-    clocks_per_epoch_ = prepared.clocks_per_epoch();
-    clocks_total_ = prepared.clocks_total();
+    attempt_->clocks_per_epoch = prepared.clocks_per_epoch();
+    attempt_->clocks_total = prepared.clocks_total();
     for (const DataFingerprint::Source& source : prepared.data().sources()) {
-      if (source.field() == "data.train") train_samples_ = source.samples();
+      if (source.field() == "data.train")
+        attempt_->train_samples = source.samples();
     }
   }
   member->problems.assign(prepared.problems().begin(),
                           prepared.problems().end());
   for (std::string& problem :
-       data_.Add(MemberText(member->member()), prepared.data())) {
+       attempt_->data.Add(MemberText(member->member()), prepared.data())) {
     member->problems.push_back(std::move(problem));
   }
   // With a problem the job is lost, but the others may have some to add.
   if (!member->problems.empty()) {
-    refused_by_ = std::min(refused_by_, now + timing_.grace);
+    attempt_->refused_by = std::min(attempt_->refused_by, now + options_.grace);
   }
-  if (!members_.AllAre(Stage::kPrepared)) return;
-  if (refused_by_ == absl::InfiniteFuture()) {
+  if (!attempt_->members.AllAre(Stage::kPrepared)) return;
+  if (attempt_->refused_by == absl::InfiniteFuture()) {
     BeginRun(now, actions);
   } else {
     FailUnprepared(now, actions);
@@ -178,19 +203,20 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
 }
 
 void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
-  Fail(members_.ProblemsText(), kExitFailed, now, actions);
+  Fail(attempt_->members.ProblemsText(), kExitFailed, now, actions);
 }
 
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {
-  running_since_ = now;
-  health_.BeginRun(members_, clocks_total_, now);
-  data_ = {};
+  attempt_->running_since = now;
+  attempt_->health.BeginRun(attempt_->members, attempt_->clocks_total, now);
+  attempt_->data = {};
   Transition(RUNNING,
              absl::StrCat("all participants are prepared", StepWarning()), now,
              actions);
   const SchedulerMessage run =
-      RunCommand(id(), clocks_per_epoch_, clocks_total_);
-  for (const JobMember& member : members_.all()) {
+      RunCommand(id(), attempt_->pass.attempt, attempt_->clocks_per_epoch,
+                 attempt_->clocks_total);
+  for (const JobMember& member : attempt_->members.all()) {
     if (member.role == Role::kPs) continue;
     actions->push_back(SendCommand{member.session, run});
   }
@@ -198,20 +224,20 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
 
 void Job::OnResumed(SessionId older, SessionId session, bool has_job,
                     ClusterActions* actions) {
-  JobMember* const member = members_.Find(older);
+  JobMember* const member = attempt_->members.Find(older);
   SYNCLINE_CHECK(member != nullptr);
   member->session = session;
   if (member->stage == Stage::kPreparing && !has_job) {
-    actions->push_back(SendCommand{
-        session, PrepareCommand(status_, members_, parameters_, tables_)});
+    actions->push_back(SendCommand{session, Prepare()});
   }
   if (status_.state() != RUNNING || member->role == Role::kPs || member->done) {
     return;
   }
-  actions->push_back(
-      SendCommand{session, RunCommand(id(), clocks_per_epoch_, clocks_total_)});
+  actions->push_back(SendCommand{
+      session, RunCommand(id(), attempt_->pass.attempt,
+                          attempt_->clocks_per_epoch, attempt_->clocks_total)});
   if (member->role != Role::kWorker) return;
-  for (const ProfileSteps& steps : profiles_.Of(member->rank())) {
+  for (const ProfileSteps& steps : attempt_->profiles.Of(member->rank())) {
     SchedulerMessage message;
     *message.mutable_profile() = steps;
     actions->push_back(SendCommand{session, std::move(message)});
@@ -221,24 +247,28 @@ void Job::OnResumed(SessionId older, SessionId session, bool has_job,
 std::string Job::StepWarning() const {
   const uint64_t workers = status_.workers_size();
   const uint64_t batch = status_.spec().training().batch_size();
-  if (train_samples_ == 0 || train_samples_ >= workers * batch) return "";
+  if (attempt_->train_samples == 0 ||
+      attempt_->train_samples >= workers * batch)
+    return "";
   return absl::StrCat("\nwarning: a step takes ", workers * batch, " samples (",
                       CountText(workers, "worker"), ", training.batch_size ",
-                      batch, "), but data.train has ", train_samples_,
+                      batch, "), but data.train has ", attempt_->train_samples,
                       ": each pass over the data is one smaller step");
 }
 
 void Job::OnPsReport(SessionId session, const PsReport& report, absl::Time now,
                      ClusterActions* actions) {
-  const JobMember* member = members_.Find(session);
-  if (member == nullptr || member->role != Role::kPs) return;
-  ps_reports_.OnReport(member->rank(), report, now);
+  const JobMember* member = attempt_->members.Find(session);
+  if (member == nullptr || member->role != Role::kPs || attempt_->abandoned) {
+    return;
+  }
+  attempt_->ps_reports.OnReport(member->rank(), report, now);
   CountSkipped(actions);
 }
 
 void Job::CountSkipped(ClusterActions* actions) {
-  const uint64_t clocks = ps_reports_.SkippedClocks();
-  const uint64_t blocks = ps_reports_.DroppedBlocks();
+  const uint64_t clocks = attempt_->ps_reports.SkippedClocks();
+  const uint64_t blocks = attempt_->ps_reports.DroppedBlocks();
   const JobProgress& known = status_.progress();
   if (known.skipped_clocks() == clocks && known.dropped_blocks() == blocks) {
     return;
@@ -251,19 +281,19 @@ void Job::CountSkipped(ClusterActions* actions) {
 
 void Job::OnUnreachable(SessionId session, const PeerUnreachable& report,
                         absl::Time now) {
-  const JobMember* reporter = members_.Find(session);
+  const JobMember* reporter = attempt_->members.Find(session);
   if (reporter == nullptr || stopping()) return;
-  for (const JobMember& peer : members_.all()) {
+  for (const JobMember& peer : attempt_->members.all()) {
     const Member& member = peer.member();
     if (member.incarnation() != report.peer().incarnation()) continue;
-    health_.OnUnreachable(reporter->member(), member, report, now);
+    attempt_->health.OnUnreachable(reporter->member(), member, report, now);
   }
 }
 
 void Job::OnReport(SessionId session, const WorkerReport& report,
                    absl::Time now, ClusterActions* actions) {
-  JobMember* member = members_.Find(session);
-  if (member == nullptr) return;
+  JobMember* member = attempt_->members.Find(session);
+  if (member == nullptr || attempt_->abandoned) return;
   // A member that is done waits for nothing: a late or repeated report.
   if (report.has_activity() && status_.state() <= RUNNING && !member->done) {
     // An evaluation is work and no wait; the watchdog has its text.
@@ -273,11 +303,12 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
     UpdateWaitingFor(actions);
   }
   if (status_.state() != RUNNING) return;
-  const bool is_new = report.has_evaluation() && members_.Evaluates(*member) &&
+  const bool is_new = report.has_evaluation() &&
+                      attempt_->members.Evaluates(*member) &&
                       IsNewEvaluation(report.evaluation(), status_);
-  health_.OnReport(member->member(), report, is_new, now);
+  attempt_->health.OnReport(member->member(), report, is_new, now);
   if (report.has_progress() && member->role == Role::kWorker) {
-    progress_->OnReport(member->rank(), report.progress());
+    attempt_->progress->OnReport(member->rank(), report.progress());
   }
   if (is_new) {
     Evaluation evaluation = report.evaluation();
@@ -291,7 +322,7 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
 
 void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
                  ClusterActions* actions) {
-  JobMember* member = members_.Find(session);
+  JobMember* member = attempt_->members.Find(session);
   if (member == nullptr || member->done || stopping()) return;
   // The member's first failure is the cause. Later ones come from the end of
   // the rest of the job there.
@@ -306,10 +337,10 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
     // No member is done before it was told to run.
     if (member->role == Role::kPs || status_.state() != RUNNING) return;
     member->done = true;
-    health_.OnDone(member->member());
+    attempt_->health.OnDone(member->member());
     AddDoneRank(member->rank());
-    finishing_ = members_.WorkIsDone();
-    if (finishing_) health_.OnAllDone();
+    attempt_->finishing = attempt_->members.WorkIsDone();
+    if (attempt_->finishing) attempt_->health.OnAllDone();
     // A member that is done is not asked again, nor by a later scheduler.
     actions->push_back(PersistJob{id()});
     member->activity.clear();
@@ -321,15 +352,15 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   // The cause may be the network between two others, or a loss that is about to
   // be noticed.
   const int exit_code = ExitCodeFor(done.code());
-  if (health_.OnFailure(done.code(), exit_code == kExitRetryable, reason,
-                        now)) {
+  if (attempt_->health.OnFailure(done.code(), exit_code == kExitRetryable,
+                                 reason, now)) {
     return;
   }
   Fail(reason, exit_code, now, actions);
 }
 
 void Job::UpdateWaitingFor(ClusterActions* actions) {
-  std::string text = Shortened(members_.WaitingText(status_.state()));
+  std::string text = Shortened(attempt_->members.WaitingText(status_.state()));
   if (text == status_.waiting_for()) return;
   status_.set_waiting_for(std::move(text));
   // For a scheduler that starts anew and must say where results are.
@@ -354,14 +385,14 @@ std::string Job::LossText(const JobMember& member,
     return absl::StrCat(text, "; it was preparing the job");
   }
   const int64_t clock = member.role == Role::kWorker
-                            ? progress_->ClockOf(member.rank())
-                            : progress_->MinClock();
+                            ? attempt_->progress->ClockOf(member.rank())
+                            : attempt_->progress->MinClock();
   return absl::StrCat(text, "; last clock ", clock);
 }
 
 void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
                  ClusterActions* actions) {
-  JobMember* member = members_.Find(session);
+  JobMember* member = attempt_->members.Find(session);
   if (member == nullptr) return;
   // No member waits for one that is done: its results are stored.
   if (!stopping() && !member->done) {
@@ -372,7 +403,7 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
     Fail(WithWaitingFor(loss), kExitRetryable, now, actions);
   }
   member->stage = Stage::kGone;
-  FinishIfAllGone(now, actions);
+  EndIfAllGone(now, actions);
 }
 
 bool Job::HasWorker(const Member& member) const {
@@ -404,11 +435,13 @@ void Job::OnKeptResults(const Member& member, const std::string& activity,
   actions->push_back(JobChanged{id()});
 }
 
-void Job::FinishIfAllGone(absl::Time now, ClusterActions* actions) {
-  if (!finishing_ || IsOver() || !members_.AllAre(Stage::kGone)) {
-    return;
-  }
-  Succeed(/*how=*/"", now, actions);
+void Job::EndIfAllGone(absl::Time now, ClusterActions* actions) {
+  if (IsOver() || !attempt_->members.AllAre(Stage::kGone)) return;
+  if (attempt_->finishing) return Succeed(/*how=*/"", now, actions);
+  if (!attempt_->abandoned) return;
+  const int64_t start_clock = attempt_->start_clock;
+  attempt_.emplace(status_.spec(), options_.grace);
+  attempt_->start_clock = start_clock;
 }
 
 void Job::Succeed(absl::string_view how, absl::Time now,
@@ -432,14 +465,15 @@ void Job::OnRestart(absl::Time now, ClusterActions* actions) {
   }
   Fail(WithWaitingFor("the scheduler was restarted while the job was running"),
        kExitRetryable, now, actions);
+  EndIfAllGone(now, actions);
 }
 
 void Job::OnTick(absl::Time now, ClusterActions* actions) {
   if (stopping() || status_.state() == QUEUED) return;
-  if (const auto obstacle = health_.Check(now); obstacle.has_value()) {
+  if (const auto obstacle = attempt_->health.Check(now); obstacle.has_value()) {
     return Fail(*obstacle, kExitRetryable, now, actions);
   }
-  if (now >= refused_by_) return FailUnprepared(now, actions);
+  if (now >= attempt_->refused_by) return FailUnprepared(now, actions);
   const double max_seconds = status_.spec().limits().max_seconds();
   if (max_seconds > 0 && now - started_ > absl::Seconds(max_seconds)) {
     return Fail(WithWaitingFor(absl::StrCat(
@@ -448,12 +482,12 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
                 kExitFailed, now, actions);
   }
   if (status_.state() != PREPARING ||
-      now - started_ <= timing_.prepare_timeout) {
+      now - attempt_->started <= options_.prepare_timeout) {
     return;
   }
   Fail(absl::StrCat("not prepared within ",
-                    absl::FormatDuration(timing_.prepare_timeout), ": ",
-                    members_.UnpreparedText()),
+                    absl::FormatDuration(options_.prepare_timeout), ": ",
+                    attempt_->members.UnpreparedText()),
        kExitRetryable, now, actions);
 }
 
@@ -466,10 +500,33 @@ void Job::Cancel(absl::string_view reason, absl::Time now,
 
 void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
                ClusterActions* actions) {
-  if (status_.state() == FAILED) return;
+  if (status_.state() == FAILED || Abandon(reason, exit_code, now, actions)) {
+    return;
+  }
   Transition(FAILED, reason, now, actions);
   status_.set_exit_code(exit_code);
   has_just_failed_ = true;
+}
+
+bool Job::Abandon(absl::string_view reason, int exit_code, absl::Time now,
+                  ClusterActions* actions) {
+  if (options_.retry == nullptr || stopping() || IsWaiting()) return false;
+  const std::optional<int64_t> start_clock =
+      options_.retry(status_, reason, exit_code);
+  if (!start_clock.has_value()) return false;
+  attempt_->abandoned = true;
+  attempt_->start_clock = *start_clock;
+  Transition(
+      QUEUED,
+      absl::StrCat("attempt ", status_.attempt(), " has failed: ", reason,
+                   "; the next one begins at clock ", *start_clock),
+      now, actions);
+  status_.clear_done_ranks();
+  status_.clear_progress();
+  status_.set_waiting_for(absl::StrCat("the members of attempt ",
+                                       status_.attempt(), " to release it"));
+  ForgetEvaluations(*start_clock, &status_);
+  return true;
 }
 
 bool Job::TakeFailure() { return std::exchange(has_just_failed_, false); }
@@ -484,7 +541,7 @@ void Job::MarkRepeated(const std::string& earlier) {
 }
 
 std::string Job::StopReason() const {
-  if (!IsOver()) return "the job is done";
+  if (!IsOver() && !attempt_->abandoned) return "the job is done";
   const int last = status_.transitions_size() - 1;
   return absl::StrCat(JobState_Name(status_.state()), ": ",
                       status_.transitions(last).reason());
@@ -505,12 +562,12 @@ absl::StatusOr<SchedulerMessage> Job::RequestProfile(uint32_t rank,
                                                      uint32_t steps) {
   SchedulerMessage message;
   SYNCLINE_ASSIGN_OR_RETURN(*message.mutable_profile(),
-                            profiles_.Add(rank, steps, status_));
+                            attempt_->profiles.Add(rank, steps, status_));
   return message;
 }
 
 void Job::AddArtifact(const Artifact& artifact, ClusterActions* actions) {
-  profiles_.OnStored(artifact.name());
+  attempt_->profiles.OnStored(artifact.name());
   auto* artifacts = status_.mutable_artifacts();
   const auto same = std::find_if(
       artifacts->begin(), artifacts->end(),
@@ -535,8 +592,9 @@ void Job::ClearArtifacts(ClusterActions* actions) {
 
 JobStatus Job::Status(absl::Time now) const {
   JobStatus status = status_;
-  if (progress_.has_value() && status_.state() == RUNNING) {
-    JobProgress progress = progress_->Summary(now - running_since_);
+  if (attempt_->progress.has_value() && status_.state() == RUNNING) {
+    JobProgress progress =
+        attempt_->progress->Summary(now - attempt_->running_since);
     progress.set_skipped_clocks(status_.progress().skipped_clocks());
     progress.set_dropped_blocks(status_.progress().dropped_blocks());
     *status.mutable_progress() = std::move(progress);

@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_CORE_JOB_JOB_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,12 +14,7 @@
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/cluster_action.h"
-#include "scheduler/core/data_comparison.h"
-#include "scheduler/core/job/job_health.h"
-#include "scheduler/core/job/job_members.h"
-#include "scheduler/core/job/job_progress.h"
-#include "scheduler/core/job/profile_requests.h"
-#include "scheduler/core/job/ps_reports.h"
+#include "scheduler/core/job/attempt.h"
 #include "scheduler/core/membership.h"
 
 namespace syncline::scheduler {
@@ -39,22 +35,36 @@ struct StoredJob {
 //   RUNNING --all workers and the evaluator done--> finishing (still RUNNING)
 //   finishing --all participants gone--> SUCCEEDED
 //   any state before the final one --> FAILED or CANCELLED
+//   PREPARING or RUNNING --failed, RetryPolicy--> QUEUED, abandoned
+//   abandoned --all participants gone--> waiting: may be given to members again
 //
 // The loss of a participant fails the job, unless it is done with its part:
 // JobStatus.done_ranks, which is durable.
+//
+// Each Start is an attempt, with a number and a secret of its own. What comes
+// from members of an earlier one changes nothing. An attempt begins at a clock;
+// evaluations of later clocks, which the one before has made, are forgotten
+// when it is abandoned. Artifacts stay until the same name is stored again.
+// max_seconds counts from the first attempt that this scheduler has seen.
 //
 // A job decides what its participants do. The owner holds and frees them:
 // it sends StopJob as soon as stopping() is true and calls OnGone for each that
 // has released the job or was lost.
 class Job {
  public:
-  struct Timing {
+  // The first clock of another attempt, after one has failed for `reason`, with
+  // what would be the job's exit code; nothing: the job fails.
+  using RetryPolicy = std::function<std::optional<int64_t>(
+      const JobStatus& job, absl::string_view reason, int exit_code)>;
+
+  struct Options {
     absl::Duration prepare_timeout;
     // How long a first failure waits for its root cause, or for more problems:
     // a worker that cannot reach another member, for the loss of that member to
     // be noticed; a problem with preparing, for the problems of the other
     // members.
     absl::Duration grace;
+    RetryPolicy retry = nullptr;  // null: a failed job has failed
   };
   // A member chosen for the job.
   struct Place {
@@ -62,16 +72,16 @@ class Job {
     Member member;
   };
 
-  Job(StoredJob stored, Timing timing);
+  Job(StoredJob stored, Options options);
 
   // True if the job has test data for an evaluator.
   bool WantsEvaluator() const { return status_.spec().data().has_test(); }
 
   // QUEUED -> PREPARING with these, by rank; tells them to prepare. Without an
-  // evaluator the chief evaluates.
+  // evaluator the chief evaluates. `secret`: what only they know.
   void Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
-             const std::optional<Place>& evaluator, absl::Time now,
-             ClusterActions* actions);
+             const std::optional<Place>& evaluator, std::string secret,
+             absl::Time now, ClusterActions* actions);
 
   // Messages of a participant; a message of another member, or one that does
   // not fit the state (late, repeated), is ignored.
@@ -123,7 +133,19 @@ class Job {
   void ClearArtifacts(ClusterActions* actions);
 
   // Participants should stop: the outcome is known.
-  bool stopping() const { return finishing_ || IsOver(); }
+  bool stopping() const {
+    return attempt_->finishing || attempt_->abandoned || IsOver();
+  }
+  // No member has it, and it can be given to some.
+  bool IsWaiting() const {
+    return status_.state() == QUEUED && !attempt_->abandoned;
+  }
+  // True for what a member of the present attempt has sent. Members that do not
+  // name an attempt know of one alone.
+  bool IsOfAttempt(uint32_t attempt) const {
+    return attempt == status_.attempt() ||
+           (attempt == 0 && status_.attempt() == 1);
+  }
   std::string StopReason() const;
   bool IsOver() const;  // in a final state
   // Of the last transition.
@@ -138,19 +160,23 @@ class Job {
   const std::vector<TableInfo>& tables() const { return tables_; }
   // As PsReports says.
   absl::StatusOr<JobTableStatus> TableStatus(absl::Time now) const {
-    return ps_reports_.TableStatus(id(), now);
+    return attempt_->ps_reports.TableStatus(id(), now);
   }
   absl::Span<const JobProgressTracker::CurvePoint> curve() const;
   // As JobMembers says.
   absl::StatusOr<SessionId> WorkerSession(uint32_t rank) const {
-    return members_.WorkerSession(rank, id());
+    return attempt_->members.WorkerSession(rank, id());
   }
   // Remembers that this worker was asked for a profile until it has stored it;
   // returns what to ask. Errors: as ProfileRequests::Add.
   absl::StatusOr<SchedulerMessage> RequestProfile(uint32_t rank,
                                                   uint32_t steps);
+  // Of the last Start: the members of that attempt alone have it.
+  const JobPass& pass() const { return attempt_->pass; }
   // Sessions that have not gone.
-  std::vector<SessionId> Participants() const { return members_.Sessions(); }
+  std::vector<SessionId> Participants() const {
+    return attempt_->members.Sessions();
+  }
 
  private:
   // Whether this process trained or evaluated, as the record has it.
@@ -164,37 +190,27 @@ class Job {
   std::string WithWaitingFor(absl::string_view reason) const;
   void Join(const Place& place, JobMember::Role role, uint32_t rank,
             Participant* out);
+  SchedulerMessage Prepare() const;
+  // The attempt has failed. True if there will be another one.
+  bool Abandon(absl::string_view reason, int exit_code, absl::Time now,
+               ClusterActions* actions);
+  void EndIfAllGone(absl::Time now, ClusterActions* actions);
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
   void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
   // "\nwarning: ..." if a step takes more samples than there are; else empty.
   std::string StepWarning() const;
-  void FinishIfAllGone(absl::Time now, ClusterActions* actions);
   std::string LossText(const JobMember& member, absl::string_view lost) const;
   void Transition(JobState state, absl::string_view reason, absl::Time now,
                   ClusterActions* actions);
 
-  const Timing timing_;
+  const Options options_;
   const std::vector<ParameterInfo> parameters_;
   const std::vector<TableInfo> tables_;
   JobStatus status_;
-  JobMembers members_;
-  JobHealth health_;
-  // As the chief has said.
-  int64_t clocks_per_epoch_ = 0;
-  int64_t clocks_total_ = 0;
-  uint64_t train_samples_ = 0;
-  DataComparison data_;  // while it is prepared
-  std::optional<JobProgressTracker> progress_;
-  PsReports ps_reports_;
-  ProfileRequests profiles_;
-  bool has_just_failed_ = false;  // TakeFailure
-  // A member has a problem with preparing; the other members may answer until
-  // then.
-  absl::Time refused_by_ = absl::InfiniteFuture();
-  bool finishing_ = false;
-  absl::Time started_ = absl::InfiniteFuture();
-  absl::Time running_since_ = absl::InfiniteFuture();
+  std::optional<Attempt> attempt_;  // there from the constructor on
+  bool has_just_failed_ = false;    // TakeFailure
+  absl::Time started_ = absl::InfiniteFuture();  // its first attempt
 };
 
 }  // namespace syncline::scheduler

@@ -21,7 +21,8 @@ Participant* AddParticipant(JobMember::Role role, JobAssignment* assignment) {
 
 SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
                                 absl::Span<const ParameterInfo> parameters,
-                                absl::Span<const TableInfo> tables) {
+                                absl::Span<const TableInfo> tables,
+                                const JobPass& pass, int64_t start_clock) {
   SchedulerMessage message;
   JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
   assignment->set_job_id(job.job_id());
@@ -39,14 +40,18 @@ SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
   for (int shard = 0; shard < assignment->ps_size(); ++shard) {
     routing->add_shard_ps(static_cast<uint32_t>(shard));
   }
+  assignment->set_attempt(pass.attempt);
+  assignment->set_job_secret(pass.secret);
+  assignment->set_start_clock(start_clock);
   assignment->set_model_artifact("model.onnx");
   return message;
 }
 
-SchedulerMessage RunCommand(const std::string& job_id, int64_t clocks_per_epoch,
-                            int64_t clocks_total) {
+SchedulerMessage RunCommand(const std::string& job_id, uint32_t attempt,
+                            int64_t clocks_per_epoch, int64_t clocks_total) {
   SchedulerMessage message;
   message.mutable_run()->set_job_id(job_id);
+  message.mutable_run()->set_attempt(attempt);
   message.mutable_run()->set_clocks_per_epoch(clocks_per_epoch);
   message.mutable_run()->set_clocks_total(clocks_total);
   return message;

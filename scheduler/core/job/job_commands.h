@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/types/span.h"
+#include "common/job/job_pass.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/job/job_members.h"
@@ -18,11 +19,12 @@ namespace syncline::scheduler {
 // PrepareJob: the spec, every member, every parameter and every table.
 SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
                                 absl::Span<const ParameterInfo> parameters,
-                                absl::Span<const TableInfo> tables);
+                                absl::Span<const TableInfo> tables,
+                                const JobPass& pass, int64_t start_clock);
 
 // RunJob, with the clocks that the chief has counted.
-SchedulerMessage RunCommand(const std::string& job_id, int64_t clocks_per_epoch,
-                            int64_t clocks_total);
+SchedulerMessage RunCommand(const std::string& job_id, uint32_t attempt,
+                            int64_t clocks_per_epoch, int64_t clocks_total);
 
 }  // namespace syncline::scheduler
 

@@ -38,9 +38,9 @@ class FakeArtifacts final : public worker::ArtifactTransfer {
     }
     return WriteFileAtomically(to_file, file->second);
   }
-  absl::Status Upload(const std::string& job_id, const std::string& name,
-                      const std::string& from_file, absl::Time,
-                      Cancellation* cancellation) override {
+  absl::Status Upload(const std::string& job_id, const JobPass& pass,
+                      const std::string& name, const std::string& from_file,
+                      absl::Time, Cancellation* cancellation) override {
     ++upload_attempts;
     if (stalls) return Stall(cancellation);
     if (on_upload) on_upload();

@@ -54,6 +54,7 @@ class SchedulerMetricsTest : public ::testing::Test {
   }
   static ClusterCore::Options Options() {
     ClusterCore::Options options;
+    options.new_secret = [] { return std::string("0123456789abcdef"); };
     options.version = "0.1.0";
     options.queue_max = 4;
     options.keep = absl::Hours(1);

@@ -57,6 +57,8 @@ Caller CallerOf(uint32_t rank) {
   caller.set_rank(rank);
   caller.set_incarnation(kTestWorkerIncarnation + rank);
   caller.set_routing_version(1);
+  caller.set_attempt(kTestPass.attempt);
+  caller.set_job_secret(kTestPass.secret);
   return caller;
 }
 
@@ -242,6 +244,8 @@ TEST_F(ParameterServiceTest, ReductionsRefuseAnOldIncarnation) {
   FoldNormRequest norm;
   norm.set_job_id("j");
   norm.set_incarnation(499);
+  norm.set_attempt(kTestPass.attempt);
+  norm.set_job_secret(kTestPass.secret);
   FoldNormResponse norms;
   EXPECT_EQ(
       FromGrpcStatus(stub_->FoldNorm(Context().get(), norm, &norms)).code(),

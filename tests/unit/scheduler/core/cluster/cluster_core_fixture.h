@@ -15,10 +15,21 @@ namespace syncline::scheduler {
 
 inline ClusterCore::Options CoreOptions() {
   ClusterCore::Options options;
+  options.new_secret = [] { return std::string("0123456789abcdef"); };
   options.version = "0.1.0";
   options.queue_max = 4;
   options.keep = absl::Hours(1);
   return options;
+}
+
+// How the process of this incarnation begins to store a file of its job.
+inline UploadBegin UploadOf(const std::string& job_id, uint64_t incarnation) {
+  UploadBegin begin;
+  begin.set_job_id(job_id);
+  begin.set_incarnation(incarnation);
+  begin.set_attempt(1);
+  begin.set_job_secret("0123456789abcdef");
+  return begin;
 }
 
 class ClusterCoreTest : public ::testing::Test {

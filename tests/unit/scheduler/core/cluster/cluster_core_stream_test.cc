@@ -66,7 +66,7 @@ TEST_F(ClusterCoreStreamTest, AProcessThatComesBackGoesOnWithItsJob) {
   EXPECT_THAT(Ended(), IsEmpty());
   EXPECT_EQ(core_.membership().Find(1), nullptr);
   EXPECT_EQ(core_.lost_count(), 0);
-  EXPECT_TRUE(core_.CheckUpload(job_, 11).ok());
+  EXPECT_TRUE(core_.CheckUpload(UploadOf(job_, 11)).ok());
   Done(1);  // of the old stream
   EXPECT_THAT(Commands(), IsEmpty());
   Done(3);

@@ -233,15 +233,24 @@ TEST_F(ClusterCoreTest, UploadsComeFromTheJobsOwnProcesses) {
   Join(2, PS, 0, 12);
   Join(3, WORKER, 1, 13);
   const std::string job = Submit(1, 1);
-  EXPECT_TRUE(core_.CheckUpload(job, 11).ok());
-  EXPECT_EQ(core_.CheckUpload(job, 13).code(),
+  EXPECT_TRUE(core_.CheckUpload(UploadOf(job, 11)).ok());
+  EXPECT_EQ(core_.CheckUpload(UploadOf(job, 13)).code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(core_.CheckUpload(job, 99).code(),
+  EXPECT_EQ(core_.CheckUpload(UploadOf(job, 99)).code(),
+            absl::StatusCode::kFailedPrecondition);
+  UploadBegin strange = UploadOf(job, 11);
+  strange.set_job_secret("fedcba9876543210");
+  EXPECT_EQ(core_.CheckUpload(strange).code(),
+            absl::StatusCode::kPermissionDenied);
+  strange = UploadOf(job, 11);
+  strange.set_attempt(2);
+  EXPECT_EQ(core_.CheckUpload(strange).code(),
             absl::StatusCode::kFailedPrecondition);
   Cancel(job);
-  EXPECT_TRUE(core_.CheckUpload(job, 11).ok());  // its log, before it is free
+  EXPECT_TRUE(
+      core_.CheckUpload(UploadOf(job, 11)).ok());  // its log, before it is free
   Released(1, job);
-  EXPECT_FALSE(core_.CheckUpload(job, 11).ok());
+  EXPECT_FALSE(core_.CheckUpload(UploadOf(job, 11)).ok());
 }
 
 TEST_F(ClusterCoreTest, WhoIsStoppedWhenItComesBackUploadsNothing) {
@@ -250,11 +259,11 @@ TEST_F(ClusterCoreTest, WhoIsStoppedWhenItComesBackUploadsNothing) {
   const std::string job = Submit(1, 1);
   core_.OnStreamClosed(1, now_, &actions_);
   Join(3, WORKER, 0, 11, job);
-  EXPECT_EQ(core_.CheckUpload(job, 11).code(),
+  EXPECT_EQ(core_.CheckUpload(UploadOf(job, 11)).code(),
             absl::StatusCode::kFailedPrecondition);
   // A member names the job that it worked for. The name must not become a path.
   Join(4, WORKER, 1, 14, "../outside");
-  EXPECT_EQ(core_.CheckUpload("../outside", 14).code(),
+  EXPECT_EQ(core_.CheckUpload(UploadOf("../outside", 14)).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

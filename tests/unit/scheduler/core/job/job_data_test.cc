@@ -49,7 +49,7 @@ TEST_F(JobTest, AStepLargerThanTheDataIsAWarning) {
   const auto reason_with = [&](uint64_t samples) {
     Job job(stored, {});
     job.Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 4)}, {At(kPs, PS, 7)},
-              std::nullopt, now_, &actions_);
+              std::nullopt, "secret", now_, &actions_);
     JobPrepared prepared;
     AddSource(&prepared, "data.train", "a.csv");
     prepared.mutable_data()->mutable_sources(0)->set_samples(samples);

@@ -152,8 +152,8 @@ TEST_F(JobTest, AChiefThatHangsAfterItsLastClockFailsTheJob) {
   stored.status.mutable_spec()->mutable_limits()->clear_max_seconds();
   Job job(std::move(stored),
           {.prepare_timeout = absl::Seconds(60), .grace = absl::Seconds(2)});
-  job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, now_,
-            &actions_);
+  job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "secret",
+            now_, &actions_);
   JobPrepared prepared;
   prepared.set_clocks_total(9);
   job.OnPrepared(kChief, prepared, now_, &actions_);
@@ -194,8 +194,8 @@ class StandstillTest : public JobTest {
   StandstillTest()
       : chiefs_(Impatient(), {.prepare_timeout = absl::Seconds(60),
                               .grace = absl::Seconds(2)}) {
-    chiefs_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, now_,
-                  &actions_);
+    chiefs_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt,
+                  "secret", now_, &actions_);
     JobPrepared prepared;
     prepared.set_clocks_per_epoch(100);
     prepared.set_clocks_total(100);

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -21,9 +22,10 @@ inline constexpr int kDeadlineExceeded = 4;
 
 class JobTest : public ::testing::Test {
  protected:
-  JobTest()
+  explicit JobTest(Job::RetryPolicy retry = nullptr)
       : job_(Stored(), {.prepare_timeout = absl::Seconds(60),
-                        .grace = absl::Seconds(2)}) {}
+                        .grace = absl::Seconds(2),
+                        .retry = std::move(retry)}) {}
 
   static StoredJob Stored() {
     StoredJob stored;
@@ -45,7 +47,7 @@ class JobTest : public ::testing::Test {
 
   void Start() {
     job_.Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 4)}, {At(kPs, PS, 7)},
-               std::nullopt, now_, &actions_);
+               std::nullopt, "secret", now_, &actions_);
   }
   void Prepare(SessionId session, std::vector<std::string> problems = {}) {
     JobPrepared prepared;

@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 TEST_F(JobTest, WhatThePsHaveSkippedIsInTheProgress) {
   constexpr SessionId kOtherPs = 4;
   job_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7), At(kOtherPs, PS, 8)},
-             std::nullopt, now_, &actions_);
+             std::nullopt, "secret", now_, &actions_);
   for (const SessionId session : {kChief, kPs, kOtherPs}) Prepare(session);
   Report(kChief, 7);
   const auto skip = [this](SessionId session, uint64_t clocks,
@@ -141,7 +141,7 @@ class EvaluatedJobTest : public JobTest {
 
   void SetUp() override {
     job_.Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 4)}, {At(kPs, PS, 7)},
-               At(kEvaluator, EVALUATOR, 1), now_, &actions_);
+               At(kEvaluator, EVALUATOR, 1), "secret", now_, &actions_);
   }
   void Run() {
     JobPrepared prepared;

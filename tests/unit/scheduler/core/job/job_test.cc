@@ -150,8 +150,8 @@ TEST_F(JobTest, ARestartFindsAJobThatWasDone) {
   StoredJob whole = Stored();
   whole.status = job_.status();
   EXPECT_EQ(whole.status.state(), RUNNING);
-  const Job::Timing timing = {.prepare_timeout = absl::Seconds(60),
-                              .grace = absl::Seconds(2)};
+  const Job::Options timing = {.prepare_timeout = absl::Seconds(60),
+                               .grace = absl::Seconds(2)};
   Job failed(half, timing);
   failed.OnRestart(now_, &actions_);
   EXPECT_EQ(failed.status().state(), FAILED);
