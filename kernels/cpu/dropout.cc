@@ -1,24 +1,61 @@
+#include <algorithm>
 #include <cmath>
 
-#include "common/base/random.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/dropout_kernels.h"
 #include "kernels/elementwise/loop.h"
+#include "kernels/elementwise/philox.h"
 
 namespace syncline {
 namespace {
 
-// Two elements share a random number: 32 bits decide each.
-void Draw(Stream& stream, int64_t n, uint64_t seed, double ratio,
+// Blocks of Philox that are computed side by side, in vector registers.
+constexpr int kLanes = 16;
+
+// Words 4 * kLanes * group and those that follow, as many, of the seed.
+void DrawWords(uint64_t seed, uint64_t group, uint32_t (&words)[4 * kLanes]) {
+  uint32_t x[4][kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const uint64_t block = group * kLanes + lane;
+    x[0][lane] = static_cast<uint32_t>(block);
+    x[1][lane] = static_cast<uint32_t>(block >> 32);
+    x[2][lane] = 0;
+    x[3][lane] = 0;
+  }
+  auto key0 = static_cast<uint32_t>(seed);
+  auto key1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const PhiloxBlock y = PhiloxRound(
+          {{x[0][lane], x[1][lane], x[2][lane], x[3][lane]}}, key0, key1);
+      for (int word = 0; word < 4; ++word) x[word][lane] = y.words[word];
+    }
+    key0 += kPhiloxStep0;
+    key1 += kPhiloxStep1;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int word = 0; word < 4; ++word) {
+      words[4 * lane + word] = x[word][lane];
+    }
+  }
+}
+
+void Draw(Stream& stream, int64_t n, uint64_t seed, int64_t first, double ratio,
           uint8_t* mask) {
   const CpuKernel kernel(stream);
+  constexpr int64_t kWords = 4 * kLanes;
   const uint64_t threshold = static_cast<uint64_t>(std::ldexp(ratio, 32));
-  Random random(seed);
-  for (int64_t i = 0; i < n; i += 2) {
-    const uint64_t bits = random.Next();
-    mask[i] = (bits & 0xffffffffu) >= threshold;
-    if (i + 1 < n) mask[i + 1] = (bits >> 32) >= threshold;
+  uint32_t words[kWords];
+  for (int64_t i = 0; i < n;) {
+    const int64_t word = first + i;
+    DrawWords(seed, static_cast<uint64_t>(word / kWords), words);
+    const int64_t skipped = word % kWords;
+    const int64_t count = std::min(n - i, kWords - skipped);
+    for (int64_t k = 0; k < count; ++k) {
+      mask[i + k] = words[skipped + k] >= threshold;
+    }
+    i += count;
   }
 }
 

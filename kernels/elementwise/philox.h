@@ -7,34 +7,50 @@
 
 namespace syncline {
 
-// Philox4x32-10: a counter-based generator, for the compiler of each device.
-// Its numbers are a function of key and counter alone, so any thread of any
-// device can have the n-th ones without those before.
-// Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011.
-struct Philox {
-  struct Key {
-    uint32_t word[2];
-  };
-  // Of a counter and of what is drawn with it.
-  struct Block {
-    uint32_t word[4];
-  };
-
-  SYNCLINE_HOST_DEVICE static constexpr Block Draw(Block counter, Key key) {
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t left = uint64_t{0xd2511f53u} * counter.word[0];
-      const uint64_t right = uint64_t{0xcd9e8d57u} * counter.word[2];
-      counter = {
-          {static_cast<uint32_t>(right >> 32) ^ counter.word[1] ^ key.word[0],
-           static_cast<uint32_t>(right),
-           static_cast<uint32_t>(left >> 32) ^ counter.word[3] ^ key.word[1],
-           static_cast<uint32_t>(left)}};
-      key.word[0] += 0x9e3779b9u;
-      key.word[1] += 0xbb67ae85u;
-    }
-    return counter;
-  }
+// Philox4x32-10: random numbers that are a function of a key and a counter, so
+// that whoever needs a number computes it, in any order and on any device.
+// Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+//
+// The numbers of a key are a sequence of 32-bit words. Block b has the words
+// 4 * b to 4 * b + 3.
+struct PhiloxBlock {
+  uint32_t words[4];
 };
+
+// One round: a bijection of the block under the round's key.
+SYNCLINE_HOST_DEVICE constexpr PhiloxBlock PhiloxRound(const PhiloxBlock& x,
+                                                       uint32_t key0,
+                                                       uint32_t key1) {
+  const uint64_t a = uint64_t{0xD2511F53} * x.words[0];
+  const uint64_t b = uint64_t{0xCD9E8D57} * x.words[2];
+  return {{static_cast<uint32_t>(b >> 32) ^ x.words[1] ^ key0,
+           static_cast<uint32_t>(b),
+           static_cast<uint32_t>(a >> 32) ^ x.words[3] ^ key1,
+           static_cast<uint32_t>(a)}};
+}
+
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr uint32_t kPhiloxStep0 = 0x9E3779B9;  // of the keys of rounds
+inline constexpr uint32_t kPhiloxStep1 = 0xBB67AE85;
+
+SYNCLINE_HOST_DEVICE constexpr PhiloxBlock Philox(PhiloxBlock counter,
+                                                  uint32_t key0,
+                                                  uint32_t key1) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    counter = PhiloxRound(counter, key0, key1);
+    key0 += kPhiloxStep0;
+    key1 += kPhiloxStep1;
+  }
+  return counter;
+}
+
+// Block `index` of the words of `seed`.
+SYNCLINE_HOST_DEVICE constexpr PhiloxBlock PhiloxBlockOf(uint64_t seed,
+                                                         uint64_t index) {
+  return Philox({{static_cast<uint32_t>(index),
+                  static_cast<uint32_t>(index >> 32), 0, 0}},
+                static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+}
 
 }  // namespace syncline
 

@@ -162,7 +162,7 @@ absl::StatusOr<Result> LoneWorker::Train() {
       optimizing += absl::Now() - updating;
     };
     SYNCLINE_RETURN_IF_ERROR(
-        job_->executor->TrainStep(*batch, clock, 0, update).status());
+        job_->executor->TrainStep(*batch, clock, update).status());
   }
   const absl::Duration took = absl::Now() - begin;
 

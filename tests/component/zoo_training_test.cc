@@ -102,7 +102,7 @@ absl::StatusOr<std::vector<double>> Train(const ZooCase& c, int steps) {
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {
     SYNCLINE_ASSIGN_OR_RETURN(const auto result,
-                              executor->TrainStep(batch, step, 0, [](int) {}));
+                              executor->TrainStep(batch, step, [](int) {}));
     losses.push_back(result.loss_sum / kSamples);
     for (size_t i = 0; i < training.parameters.size(); ++i) {
       const auto gradient = executor->gradient(static_cast<int>(i));

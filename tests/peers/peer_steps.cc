@@ -85,7 +85,7 @@ absl::Status TrainOneNumber() {
                                .int_feeds = {{}},
                                .labels = {1},
                                .label_width = 1};
-  return executor->TrainStep(batch, 0, 0, [](int) {}).status();
+  return executor->TrainStep(batch, 0, [](int) {}).status();
 }
 
 absl::Status Run(const Arguments& arguments) {

@@ -224,7 +224,7 @@ absl::StatusOr<double> StepRunner::Step(int64_t data) {
   const worker::Batch& batch = batches_[data];
   GatherRows(batch);
   SYNCLINE_ASSIGN_OR_RETURN(const auto result,
-                            executor_->TrainStep(batch, clock_, 0, [](int) {}));
+                            executor_->TrainStep(batch, clock_, [](int) {}));
   Update();
   ++clock_;
   return result.loss_sum / static_cast<double>(batch.size);

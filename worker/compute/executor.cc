@@ -77,7 +77,7 @@ class GraphExecutor : public Executor {
     return gradients_.region();
   }
   absl::StatusOr<StepResult> TrainStep(
-      const Batch& batch, int64_t clock, uint32_t rank,
+      const Batch& batch, int64_t clock,
       absl::FunctionRef<void(int)> on_gradient) override;
   absl::StatusOr<EvalResult> Evaluate(const Batch& batch) override;
   absl::Status WhyNotFinite(const EvalResult& result) override;
@@ -468,13 +468,12 @@ absl::Status GraphExecutor::Located(StepPlan& plan, const absl::Status& failure,
 }
 
 absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
-    const Batch& batch, int64_t clock, uint32_t rank,
+    const Batch& batch, int64_t clock,
     absl::FunctionRef<void(int)> on_gradient) {
   SYNCLINE_CHECK(options_.trains);
   SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.batch_size));
   SetComputeThreads(options_.threads);
-  const uint64_t seed =
-      SeedFor(SeedFor(options_.seed, static_cast<uint64_t>(clock)), rank);
+  const uint64_t seed = SeedFor(options_.seed, static_cast<uint64_t>(clock));
   const int64_t parts = std::min(options_.micro_batches, batch.size);
   StepResult result;
   for (int64_t k = 0; k < parts; ++k) {
@@ -484,9 +483,8 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
     const auto ready = [&](int i) {
       if (part.is_last) on_gradient(i);
     };
-    SYNCLINE_ASSIGN_OR_RETURN(
-        const double loss,
-        TrainPart(batch, part, clock, k == 0 ? seed : SeedFor(seed, k), ready));
+    SYNCLINE_ASSIGN_OR_RETURN(const double loss,
+                              TrainPart(batch, part, clock, seed, ready));
     result.loss_sum += loss;
   }
   return result;

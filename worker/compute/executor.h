@@ -102,7 +102,8 @@ class Executor {
   };
   // Forward and backward on batch.size samples (> 0, <= options.batch_size), in
   // options.micro_batches parts of nearly equal size: the same gradients but
-  // for the order of sums. `clock`, `rank` and the part seed what is random.
+  // for the order of sums. `clock` and the place of a sample in the step
+  // (Batch.first_in_step) seed what is random.
   // Calls on_gradient(i) once per parameter, from this thread, as soon as its
   // gradient is final and its value is not read again in this step; order is
   // the backward order of the last part. REQUIRES: options.trains.
@@ -112,7 +113,7 @@ class Executor {
   // not finite is named), or statistics of all workers are not; what
   // UseStatistics' Fold says. Gradients are then unspecified.
   virtual absl::StatusOr<StepResult> TrainStep(
-      const Batch& batch, int64_t clock, uint32_t rank,
+      const Batch& batch, int64_t clock,
       absl::FunctionRef<void(int)> on_gradient) = 0;
 
   struct EvalResult {

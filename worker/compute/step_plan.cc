@@ -334,6 +334,7 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(StageInputs(memory));
   tables_ = memory.tables.first(table_values_.size());
   first_sample_ = memory.first_sample;
+  first_in_step_ = memory.batch->first_in_step + memory.first_sample;
   batch_samples_ = memory.batch->size;
   recorder_ = memory.recorder;
   statistics_ = memory.statistics;
@@ -398,6 +399,7 @@ Op::Tensors StepPlan::TensorsOf(size_t position, const Arguments& arguments,
           .stream = stream_,
           .errors = {errors_, static_cast<int32_t>(position)},
           .seed = SeedFor(seed, node),
+          .first_sample = first_in_step_,
           .statistics = statistics_};
 }
 

@@ -251,6 +251,7 @@ class StepPlan {
   std::vector<const void*> values_;     // by ValueId
   absl::Span<RowBatch* const> tables_;
   int64_t first_sample_ = 0;
+  int64_t first_in_step_ = 0;  // of that sample, over all workers
   int64_t batch_samples_ = 0;  // of the batch that this is a part of
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;

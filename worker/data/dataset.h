@@ -127,6 +127,12 @@ class BatchPlan {
   // Borrowed until the next call.
   absl::Span<const int64_t> Indices(int64_t epoch, int64_t step);
 
+  // Samples of `step` that ranks below this one have. REQUIRES: Indices was
+  // called for it last.
+  int64_t FirstInStep(int64_t step) const {
+    return ShareOf(step).first - PositionsOf(step).first;
+  }
+
   // With windows: the samples that Indices, since the last call of this, has
   // begun to need a window ahead (soon), and those that it has passed (past).
   struct Moves {

@@ -81,7 +81,9 @@ void Prefetcher::ReadAhead() {
     const auto samples = plan_.Indices(clock / steps, clock % steps);
     const BatchPlan::Moves moves = plan_.TakeMoves();
     for (const SampleRange& range : moves.soon) dataset_->WillRead(range);
-    dataset_->Read(samples, &slots_[clock % slots_.size()]);
+    Batch& batch = slots_[clock % slots_.size()];
+    dataset_->Read(samples, &batch);
+    batch.first_in_step = plan_.FirstInStep(clock % steps);
     for (const SampleRange& range : moves.past) dataset_->HasRead(range);
     MutexLock lock(&mu_);
     read_ = clock + 1;

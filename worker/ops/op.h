@@ -115,7 +115,10 @@ class Op {
     void* scratch = nullptr;   // of this call
     Stream* stream = nullptr;  // never null when an Op runs
     ErrorSlot errors = {};     // of this node
-    uint64_t seed = 0;  // for what is random; differs by node, clock and rank
+    // For what is random: differs by node and clock. The place of the first
+    // sample among those of the step, over all workers and parts of batches.
+    uint64_t seed = 0;
+    int64_t first_sample = 0;
     // Of this step, where the Op folds statistics; null: of this batch alone.
     StatisticsExchange* statistics = nullptr;
     // Forward has been run in this step, on the same inputs.

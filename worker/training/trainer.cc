@@ -259,9 +259,8 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
     profiler_.Record({{StepProfile::PUSH, pushed}});
     *pushing += pushed;
   };
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const Executor::StepResult result,
-      executor_.TrainStep(batch, clock, job_.rank, on_gradient));
+  SYNCLINE_ASSIGN_OR_RETURN(const Executor::StepResult result,
+                            executor_.TrainStep(batch, clock, on_gradient));
   return result.loss_sum;
 }
 

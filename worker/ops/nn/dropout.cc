@@ -27,6 +27,11 @@ void WriteMask(const DropoutKernels& kernels, const TensorType& type,
   }
 }
 
+// The mask of a sample depends on the job's seed, the node, the clock and the
+// sample's place in the step: not on the worker, nor on the parts of its batch.
+// That holds where samples are the outermost dimension, also under another
+// shape. Else, as after a Transpose, the mask is by place in the tensor, and
+// differs from worker to worker.
 class DropoutOp : public Op {
  public:
   DropoutOp(const OpSpec& spec, float ratio, const DropoutKernels& kernels)
@@ -34,6 +39,7 @@ class DropoutOp : public Op {
             .in_place_input = 0,
             .gradient_in_place = true}),
         count_(spec.input(0).count()),
+        per_sample_((count_ + spec.samples - 1) / spec.samples),
         mask_type_(spec.output(1)),
         ratio_(ratio),
         scale_(1.0f / (1.0f - ratio)),
@@ -42,7 +48,8 @@ class DropoutOp : public Op {
 
   absl::Status Forward(const Tensors& t) override {
     auto* const mask = static_cast<uint8_t*>(t.workspace);
-    kernels_.draw(*t.stream, count_, SeedFor(t.seed, seed_), ratio_, mask);
+    kernels_.draw(*t.stream, count_, SeedFor(t.seed, seed_),
+                  t.first_sample * per_sample_, ratio_, mask);
     kernels_.apply(*t.stream, count_, scale_, mask, t.in(0),
                    /*accumulate=*/false, t.out(0));
     WriteMask(kernels_, mask_type_, mask, t);
@@ -58,6 +65,7 @@ class DropoutOp : public Op {
 
  private:
   const int64_t count_;
+  const int64_t per_sample_;
   const TensorType mask_type_;
   const float ratio_;
   const float scale_;

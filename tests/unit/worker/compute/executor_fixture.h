@@ -98,7 +98,7 @@ class SeededExecutor {
   }
 
   double Step(const Batch& batch, int64_t clock = 3) {
-    const auto result = executor_->TrainStep(batch, clock, 0, Ignore);
+    const auto result = executor_->TrainStep(batch, clock, Ignore);
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? result->loss_sum : kNan;
   }

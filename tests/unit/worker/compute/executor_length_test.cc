@@ -86,10 +86,10 @@ TEST(ExecutorTest, EachLengthIsComputedAsByAModelOfThatLength) {
     const TrainingModel fixed = OfLength(absl::StrCat(length));
     const auto alone = Seeded(fixed, OfLengths({}));
     Batch batch = BatchOfLength(size, length);
-    const auto want = alone->TrainStep(batch, 3, 0, Ignore);
+    const auto want = alone->TrainStep(batch, 3, Ignore);
     const auto want_scores = alone->Evaluate(batch);
     batch.length = length;
-    const auto got = executor->TrainStep(batch, 3, 0, Ignore);
+    const auto got = executor->TrainStep(batch, 3, Ignore);
     ASSERT_TRUE(want.ok() && got.ok()) << got.status();
     EXPECT_EQ(got->loss_sum, want->loss_sum);
     for (size_t i = 0; i < all.training.parameters.size(); ++i) {
@@ -126,7 +126,7 @@ TEST(ExecutorTest, ALengthThatWasNotPlannedIsRefused) {
   const auto executor = Seeded(all, OfLengths({3, 7}));
   Batch batch = BatchOfLength(2, 3);
   batch.length = 4;
-  EXPECT_EQ(executor->TrainStep(batch, 0, 0, Ignore).status().message(),
+  EXPECT_EQ(executor->TrainStep(batch, 0, Ignore).status().message(),
             "a batch of length 4; this executor has plans for 3, 7");
 }
 

@@ -53,11 +53,10 @@ TEST(ExecutorTest, TheMemoryOfGradientsIsLentUntilTheyAreWritten) {
   const Batch batch = trainer.MakeBatch(16);
   std::vector<std::vector<float>> reported(trainer.count());
   const auto step = [&](int64_t clock) {
-    const auto result =
-        trainer.executor().TrainStep(batch, clock, 0, [&](int i) {
-          const auto g = trainer.executor().gradient(i);
-          reported[i].assign(g.begin(), g.end());
-        });
+    const auto result = trainer.executor().TrainStep(batch, clock, [&](int i) {
+      const auto g = trainer.executor().gradient(i);
+      reported[i].assign(g.begin(), g.end());
+    });
     ASSERT_TRUE(result.ok()) << result.status();
   };
   step(0);

@@ -100,7 +100,7 @@ TEST(ExecutorPrecisionTest, Float16OverflowsWhereItIsRounded) {
       LossSpec::MEAN_SQUARED_ERROR, 1, DType::kFloat16);
   Fill(trainer, 0, {65520});
   const auto result =
-      trainer.executor().TrainStep(OneSample({1}, 0), 3, 0, Ignore);
+      trainer.executor().TrainStep(OneSample({1}, 0), 3, Ignore);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(result.status().message()),

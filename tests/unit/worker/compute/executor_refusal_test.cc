@@ -26,7 +26,7 @@ TEST(ExecutorTest, LabelsOutsideTheClassesAreNamed) {
         absl::StrCat("label ", bad,
                      " of sample 2 in the batch is not one of the 3 classes 0 "
                      "to 2");
-    ExpectError(trainer.executor().TrainStep(batch, 0, 0, Ignore),
+    ExpectError(trainer.executor().TrainStep(batch, 0, Ignore),
                 absl::StatusCode::kInvalidArgument, message);
     ExpectError(trainer.executor().Evaluate(batch),
                 absl::StatusCode::kInvalidArgument, message);
@@ -46,11 +46,11 @@ TEST(ExecutorTest, WhatAnOperatorCountsInAPartIsNamedWithThePart) {
   const std::string node = "node \"GatherElements#0\" (GatherElements)";
   const std::string problem = "is outside its dimension";
   SeededExecutor whole(m, LossSpec::MEAN_SQUARED_ERROR, 4);
-  ExpectError(whole.executor().TrainStep(batch, 0, 0, Ignore),
+  ExpectError(whole.executor().TrainStep(batch, 0, Ignore),
               absl::StatusCode::kInvalidArgument,
               absl::StrCat(node, ": index 2, number 3, ", problem));
   SeededExecutor parts(m, LossSpec::MEAN_SQUARED_ERROR, 4, /*micro_batches=*/2);
-  ExpectError(parts.executor().TrainStep(batch, 0, 0, Ignore),
+  ExpectError(parts.executor().TrainStep(batch, 0, Ignore),
               absl::StatusCode::kInvalidArgument,
               absl::StrCat(node, ", in the part of samples 2 to 3 of the batch",
                            ": index 2, number 1, ", problem));
@@ -59,7 +59,7 @@ TEST(ExecutorTest, WhatAnOperatorCountsInAPartIsNamedWithThePart) {
 TEST(ExecutorTest, BatchesThatDoNotFitAreRefused) {
   SeededExecutor trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
   const auto step = [&](const Batch& batch) {
-    return trainer.executor().TrainStep(batch, 0, 0, Ignore);
+    return trainer.executor().TrainStep(batch, 0, Ignore);
   };
   ExpectError(step(trainer.MakeBatch(5)), absl::StatusCode::kInvalidArgument,
               "a batch of 5 samples; this executor takes 1 to 4");
@@ -86,7 +86,7 @@ TEST(ExecutorTest, TheFirstNodeThatIsNotFiniteIsNamed) {
   trainer.executor().parameter(0)[1] = 1e30f;
   bool called = false;
   const auto result =
-      trainer.executor().TrainStep(batch, 12, 0, [&](int) { called = true; });
+      trainer.executor().TrainStep(batch, 12, [&](int) { called = true; });
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(result.status().message(),
@@ -102,13 +102,13 @@ TEST(ExecutorTest, SamplesOfPartsAreNamedAsThoseOfTheBatch) {
   batch.feeds[0][4 * 4 + 1] = kNan;
   bool called = false;
   ExpectError(
-      trainer.executor().TrainStep(batch, 0, 0, [&](int) { called = true; }),
+      trainer.executor().TrainStep(batch, 0, [&](int) { called = true; }),
       absl::StatusCode::kFailedPrecondition,
       "step at clock 0: the loss is nan: graph input \"x\" is nan for "
       "sample 4 in the batch");
   EXPECT_FALSE(called);
   batch.labels[3] = 9;
-  ExpectError(trainer.executor().TrainStep(batch, 0, 0, Ignore),
+  ExpectError(trainer.executor().TrainStep(batch, 0, Ignore),
               absl::StatusCode::kInvalidArgument,
               "label 9 of sample 3 in the batch is not one of the 3 classes 0 "
               "to 2");
@@ -118,7 +118,7 @@ TEST(ExecutorTest, NotANumberInTheDataIsNamedAsSuch) {
   SeededExecutor trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
   Batch batch = trainer.MakeBatch(4);
   batch.feeds[0][9] = kNan;
-  ExpectError(trainer.executor().TrainStep(batch, 0, 0, Ignore),
+  ExpectError(trainer.executor().TrainStep(batch, 0, Ignore),
               absl::StatusCode::kFailedPrecondition,
               "step at clock 0: the loss is nan: graph input \"x\" is nan for "
               "sample 2 in the batch");
@@ -134,7 +134,7 @@ TEST(ExecutorTest, NotANumberInTheDataIsNamedAsSuch) {
 TEST(ExecutorTest, AParameterThatIsNotFiniteIsNamed) {
   SeededExecutor trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
   trainer.executor().parameter(1)[2] = kNan;
-  ExpectError(trainer.executor().TrainStep(trainer.MakeBatch(4), 0, 0, Ignore),
+  ExpectError(trainer.executor().TrainStep(trainer.MakeBatch(4), 0, Ignore),
               absl::StatusCode::kFailedPrecondition,
               "step at clock 0: the loss is nan: parameter \"w_b\" is nan");
 }

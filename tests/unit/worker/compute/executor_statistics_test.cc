@@ -209,7 +209,7 @@ TEST(ExecutorTest, OnlyTheStepItselfFoldsStatistics) {
   EXPECT_EQ(folds.count(), 0);
   // The loss overflows, and the first node that is not finite is looked for.
   batch.labels[0] = std::numeric_limits<float>::max();
-  ExpectError(t.executor().TrainStep(batch, 0, 0, Ignore),
+  ExpectError(t.executor().TrainStep(batch, 0, Ignore),
               absl::StatusCode::kFailedPrecondition,
               "step at clock 0: the loss is inf: every node's output is "
               "finite, but the loss overflows");

@@ -157,8 +157,8 @@ TEST_P(TablePartsTest, RowsOfABatchAreTheDenseTablesBitForBit) {
     for (size_t i = 0; i < rows->keys().size(); ++i) {
       std::copy_n(values.begin() + 4 * rows->keys()[i], 4, rows->value(i));
     }
-    const auto want = dense->TrainStep(batch, 0, 0, Ignore);
-    const auto got = sparse->TrainStep(batch, 0, 0, Ignore);
+    const auto want = dense->TrainStep(batch, 0, Ignore);
+    const auto got = sparse->TrainStep(batch, 0, Ignore);
     ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
     EXPECT_EQ(got->loss_sum, want->loss_sum);
     EXPECT_EQ(sparse->gradient(0), dense->gradient(1));
@@ -198,8 +198,8 @@ TEST_F(TableTest, PaddingReadsZerosAndHasNoGradient) {
     ASSERT_NE(rows->keys()[i], kPadding);
     std::copy_n(values.begin() + 4 * rows->keys()[i], 4, rows->value(i));
   }
-  const auto want = dense->TrainStep(batch, 0, 0, Ignore);
-  const auto got = sparse->TrainStep(batch, 0, 0, Ignore);
+  const auto want = dense->TrainStep(batch, 0, Ignore);
+  const auto got = sparse->TrainStep(batch, 0, Ignore);
   ASSERT_TRUE(want.ok() && got.ok()) << want.status() << got.status();
   EXPECT_EQ(got->loss_sum, want->loss_sum);
   EXPECT_EQ(sparse->gradient(0), dense->gradient(1));
@@ -208,13 +208,13 @@ TEST_F(TableTest, PaddingReadsZerosAndHasNoGradient) {
 TEST_F(TableTest, RowsOfAnotherBatchAreRefused) {
   const auto executor = Create(true);
   const Batch batch = MakeBatch(kBatch, 3);
-  EXPECT_EQ(executor->TrainStep(batch, 0, 0, Ignore).status().message(),
+  EXPECT_EQ(executor->TrainStep(batch, 0, Ignore).status().message(),
             "table \"w_e\": its rows are not those of a batch of 6 samples");
   const auto rows = MakeRows(false);
   RowBatch* const tables[] = {rows.get()};
   executor->UseTables(tables);
   rows->Collect(MakeBatch(kBatch - 1, 3));
-  EXPECT_EQ(executor->TrainStep(batch, 0, 0, Ignore).status().message(),
+  EXPECT_EQ(executor->TrainStep(batch, 0, Ignore).status().message(),
             "table \"w_e\": its rows are not those of a batch of 6 samples");
 }
 
@@ -228,7 +228,7 @@ TEST_F(TableTest, ARowThatIsNotFiniteIsNamed) {
   for (float& v : executor->parameter(0)) v = 1;
   rows->value(2)[3] = kNan;
   EXPECT_EQ(
-      executor->TrainStep(batch, 5, 0, Ignore).status().message(),
+      executor->TrainStep(batch, 5, Ignore).status().message(),
       absl::StrCat("step at clock 5: the loss is nan: table \"w_e\" holds "
                    "NaN or infinity in the row of key ",
                    rows->keys()[2]));

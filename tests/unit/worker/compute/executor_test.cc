@@ -28,7 +28,7 @@ TEST(ExecutorTest, LastLayersGradientsComeFirst) {
   SeededExecutor trainer(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
   std::vector<std::string> order;
   const auto result = trainer.executor().TrainStep(
-      trainer.MakeBatch(4), 0, 0,
+      trainer.MakeBatch(4), 0,
       [&](int i) { order.push_back(trainer.name(i)); });
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(order, (std::vector<std::string>{"w_c", "w_d", "w_a", "w_b"}));
@@ -40,7 +40,7 @@ TEST(ExecutorTest, AGradientIsReportedBeforeTheNextIsComputed) {
   // All of them when the last layer's is reported.
   std::vector<std::vector<float>> then;
   const auto result =
-      trainer.executor().TrainStep(trainer.MakeBatch(4), 0, 0, [&](int i) {
+      trainer.executor().TrainStep(trainer.MakeBatch(4), 0, [&](int i) {
         if (trainer.name(i) == "w_c") then = trainer.Gradients();
       });
   ASSERT_TRUE(result.ok()) << result.status();
@@ -116,7 +116,7 @@ TEST(ExecutorTest, AGradientIsHeardOfWithItsEventBeforeItIsOnTheHost) {
                            /*statistics=*/nullptr, &device);
     GradientLog log(trainer, device);
     const auto result = trainer.executor().TrainStep(
-        trainer.MakeBatch(4), 0, 0, [&](int i) { log.OnGradient(i); });
+        trainer.MakeBatch(4), 0, [&](int i) { log.OnGradient(i); });
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(log.events,
               (std::vector<std::string>{"queued w_c", "ready w_c", "queued w_d",
@@ -237,38 +237,52 @@ TEST(ExecutorTest, GradientsOfPartsAddUpToThoseOfTheWhole) {
   }
 }
 
-TEST(ExecutorTest, PartsOfABatchHaveDropoutMasksOfTheirOwn) {
-  const TrainingModel model =
-      MakeTrainingModel("(float[N,50] x, float[50] w_a) => (float[N,50] y)", "",
-                        "a = Mul(x, w_a)\n y = Dropout(a)");
-  SeededExecutor trainer(model, LossSpec::MEAN_SQUARED_ERROR, 2,
-                         /*micro_batches=*/2);
-  SeededExecutor first(model, LossSpec::MEAN_SQUARED_ERROR, 1);
-  Batch batch = trainer.MakeBatch(2);
-  // The same sample twice.
-  std::copy_n(batch.feeds[0].begin(), 50, batch.feeds[0].begin() + 50);
-  std::copy_n(batch.labels.begin(), 50, batch.labels.begin() + 50);
-  Batch half = batch;
-  half.size = 1;
-  half.feeds[0].resize(50);
-  half.labels.resize(50);
-  const double loss = first.Step(half);
-  EXPECT_GT(std::fabs(trainer.Step(batch) - 2 * loss), 1e-3 * loss);
-  EXPECT_EQ(trainer.Step(batch), trainer.Step(batch));
+// The samples of a batch from `first` on, as another worker or part has them.
+Batch Share(const Batch& batch, int64_t first, int64_t count, int64_t width) {
+  Batch share = batch;
+  share.size = count;
+  share.first_in_step = batch.first_in_step + first;
+  for (std::vector<float>* values : {&share.feeds[0], &share.labels}) {
+    const auto begin = values->begin() + first * width;
+    *values = std::vector<float>(begin, begin + count * width);
+  }
+  return share;
 }
 
-TEST(ExecutorTest, DropoutDependsOnClockAndRankAndNothingElse) {
+TEST(ExecutorTest,
+     ASampleHasItsDropoutMaskOnWhicheverWorkerAndInWhicheverPart) {
+  constexpr int64_t kWidth = 51;  // samples begin within blocks of Philox
+  const TrainingModel model =
+      MakeTrainingModel("(float[N,51] x, float[51] w_a) => (float[N,51] y)", "",
+                        "a = Mul(x, w_a)\n y = Dropout(a)");
+  SeededExecutor whole(model, LossSpec::MEAN_SQUARED_ERROR, 6);
+  const Batch batch = whole.MakeBatch(6);
+  const double loss = whole.Step(batch);
+  for (const int parts : {2, 3, 5}) {
+    SeededExecutor in_parts(model, LossSpec::MEAN_SQUARED_ERROR, 6, parts);
+    EXPECT_NEAR(in_parts.Step(batch), loss, 1e-6 * loss) << parts;
+  }
+  SeededExecutor worker(model, LossSpec::MEAN_SQUARED_ERROR, 2);
+  double sum = 0;
+  for (const int64_t first : {0, 2, 4}) {
+    sum += worker.Step(Share(batch, first, 2, kWidth));
+  }
+  EXPECT_NEAR(sum, loss, 1e-6 * loss);
+}
+
+TEST(ExecutorTest, DropoutDependsOnClockAndPlaceInTheStepAndNothingElse) {
   SeededExecutor trainer(
       MakeTrainingModel("(float[N,50] x, float[50] w_a) => (float[N,50] y)", "",
                         "a = Mul(x, w_a)\n y = Dropout(a)"),
       LossSpec::MEAN_SQUARED_ERROR, 2);
-  const Batch batch = trainer.MakeBatch(2);
-  const auto loss = [&](int64_t clock, uint32_t rank) {
-    return trainer.executor().TrainStep(batch, clock, rank, Ignore)->loss_sum;
+  Batch batch = trainer.MakeBatch(2);
+  const auto loss = [&](int64_t clock, int64_t first_in_step) {
+    batch.first_in_step = first_in_step;
+    return trainer.executor().TrainStep(batch, clock, Ignore)->loss_sum;
   };
   const double first = loss(1, 0);
   EXPECT_NE(loss(2, 0), first);
-  EXPECT_NE(loss(1, 1), first);
+  EXPECT_NE(loss(1, 2), first);
   EXPECT_EQ(loss(1, 0), first);
 }
 

@@ -166,7 +166,7 @@ Step TrainOneStep(const TrainingModel& model, int64_t batch_size, int segments,
   batch.labels.resize(ElementCount(shapes[model.training.loss_output]));
   batch.label_width = static_cast<int64_t>(batch.labels.size()) / batch_size;
   fill(absl::MakeSpan(batch.labels));
-  const auto result = (*executor)->TrainStep(batch, 1, 0, [](int) {});
+  const auto result = (*executor)->TrainStep(batch, 1, [](int) {});
   EXPECT_TRUE(result.ok()) << result.status();
   Step step{.arena_bytes = (*executor)->arena_bytes(),
             .loss = result->loss_sum,

@@ -214,7 +214,7 @@ class Interpreter {
     scratch_.assign(
         std::max(traits.forward_scratch_bytes, traits.backward_scratch_bytes),
         '\xff');
-    const uint64_t step = SeedFor(SeedFor(kExecutorSeed, kClock), kRank);
+    const uint64_t step = SeedFor(kExecutorSeed, kClock);
     return {.inputs = inputs_,
             .outputs = outputs_,
             .workspace = workspaces_[n].data(),
@@ -306,7 +306,7 @@ class Fixture {
   size_t count() const { return model_.training.parameters.size(); }
 
   std::vector<std::vector<float>> Step(bool overwrite) {
-    const auto result = executor_->TrainStep(batch_, kClock, kRank, [&](int i) {
+    const auto result = executor_->TrainStep(batch_, kClock, [&](int i) {
       if (!overwrite) return;
       for (float& w : executor_->parameter(i)) {
         w = std::numeric_limits<float>::quiet_NaN();

@@ -76,8 +76,8 @@ TEST_P(StepPlanTest, StepsAllocateNothing) {
   const Batch last = MakeBatch(5);
   const Batch eval = MakeBatch(16);
   const auto run = [&] {
-    bool ok = (*executor)->TrainStep(full, 0, 0, [](int) {}).ok();
-    ok &= (*executor)->TrainStep(last, 1, 0, [](int) {}).ok();
+    bool ok = (*executor)->TrainStep(full, 0, [](int) {}).ok();
+    ok &= (*executor)->TrainStep(last, 1, [](int) {}).ok();
     ok &= (*executor)->Evaluate(eval).ok();
     return ok;
   };

@@ -159,10 +159,10 @@ TEST(StepRecorderTest, AnExecutorRecordsEveryNodeOnce) {
     StepRecorder recorder(1);
     executor->UseRecorder(&recorder);
     recorder.BeginStep(0);
-    EXPECT_TRUE(executor->TrainStep(batch, 0, 0, [](int) {}).ok());
+    EXPECT_TRUE(executor->TrainStep(batch, 0, [](int) {}).ok());
     recorder.EndStep(2);
     executor->UseRecorder(nullptr);
-    EXPECT_TRUE(executor->TrainStep(batch, 1, 0, [](int) {}).ok());
+    EXPECT_TRUE(executor->TrainStep(batch, 1, [](int) {}).ok());
     ExpectInOrder(recorder.profile());
     return Intervals(recorder.profile());
   };

@@ -27,6 +27,7 @@ Samples Step(BatchPlan::Options options, int64_t epoch, int64_t step) {
   for (options.rank = 0; options.rank < options.workers; ++options.rank) {
     BatchPlan plan(options);
     const auto part = plan.Indices(epoch, step);
+    EXPECT_EQ(plan.FirstInStep(step), static_cast<int64_t>(all.size()));
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

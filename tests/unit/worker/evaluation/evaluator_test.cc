@@ -29,7 +29,7 @@ class ConstantExecutor final : public Executor {
   std::shared_ptr<SharedRegion> gradient_region() const override {
     return nullptr;
   }
-  absl::StatusOr<StepResult> TrainStep(const Batch&, int64_t, uint32_t,
+  absl::StatusOr<StepResult> TrainStep(const Batch&, int64_t,
                                        absl::FunctionRef<void(int)>) override {
     return absl::UnimplementedError("an evaluation does not train");
   }

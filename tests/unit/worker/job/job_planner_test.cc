@@ -74,7 +74,7 @@ Prepared Prepare(const JobSpec& spec, const std::string& model_text) {
     }
   }
   const Batch batch = WholeBatch(*result.job);
-  EXPECT_TRUE(result.job->executor->TrainStep(batch, 0, 0, [](int) {}).ok());
+  EXPECT_TRUE(result.job->executor->TrainStep(batch, 0, [](int) {}).ok());
   result.grown_bytes = ResidentBytes() - before;
   return result;
 }

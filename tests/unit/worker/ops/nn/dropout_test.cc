@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/device/dropout_kernels.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/elementwise/philox.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/op_device.h"
 #include "worker/ops/op_table.h"
@@ -12,7 +15,7 @@
 namespace syncline::worker {
 namespace {
 
-constexpr int64_t kCount = 100003;  // odd: two elements share a random number
+constexpr int64_t kCount = 100003;  // no whole block of Philox
 
 class DropoutTest : public ::testing::Test {
  protected:
@@ -57,6 +60,16 @@ class DropoutTest : public ::testing::Test {
         testing::RunBackward(*op_, Tensors(0),
                              {.outputs = dy, .inputs = dx, .accumulates = {}})
             .ok());
+  }
+
+  // Elements from `first` on of the mask of ratio 0.3.
+  std::vector<uint8_t> Drawn(int64_t first, int64_t count) {
+    std::vector<uint8_t> mask(count);
+    const Device& device = *spec_.device;
+    const std::unique_ptr<Stream> stream = *spec_.device->MakeStream();
+    device.kernels().dropout->draw(*stream, count, /*seed=*/7, first, 0.3,
+                                   mask.data());
+    return mask;
   }
 
   Op::Tensors Tensors(uint64_t seed) {
@@ -118,6 +131,26 @@ TEST_F(DropoutTest, SameSeedSameMaskAndOtherSeedOtherMask) {
   Create();
   Forward(1);
   EXPECT_NE(mask_, first);
+}
+
+TEST_F(DropoutTest, AMaskIsTheSameInParts) {
+  const std::vector<uint8_t> whole = Drawn(0, 1000);
+  for (const int64_t first : {1, 3, 4, 63, 64, 65, 500}) {
+    const std::vector<uint8_t> part = Drawn(first, 300);
+    EXPECT_EQ(part, std::vector<uint8_t>(whole.begin() + first,
+                                         whole.begin() + first + 300))
+        << first;
+  }
+}
+
+TEST_F(DropoutTest, AMaskIsThatOfPhilox) {
+  constexpr int64_t kFirst = (int64_t{1} << 34) - 6;  // over 32 bits of blocks
+  const std::vector<uint8_t> mask = Drawn(kFirst, 200);
+  for (int64_t i = 0; i < 200; ++i) {
+    const uint64_t word = kFirst + i;
+    const PhiloxBlock block = PhiloxBlockOf(7, word / 4);
+    ASSERT_EQ(mask[i], block.words[word % 4] >= 0.3 * 0x1p32) << i;
+  }
 }
 
 TEST_F(DropoutTest, NeighboursAreIndependent) {
