@@ -42,7 +42,6 @@ class AssignmentBuilder {
   explicit AssignmentBuilder(const JobSpec& spec,
                              const std::string& job_id = "j-0001") {
     job_.set_job_id(job_id);
-    job_.set_routing_version(1);
     job_.set_attempt(kTestPass.attempt);
     job_.set_job_secret(kTestPass.secret);
     *job_.mutable_spec() = WithDefaults(spec);
