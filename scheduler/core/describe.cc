@@ -71,4 +71,14 @@ absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp) {
          absl::Nanoseconds(timestamp.nanos());
 }
 
+std::string StepWarning(const JobStatus& job, uint64_t train_samples) {
+  const uint64_t workers = job.workers_size();
+  const uint64_t batch = job.spec().training().batch_size();
+  if (train_samples == 0 || train_samples >= workers * batch) return "";
+  return absl::StrCat("\nwarning: a step takes ", workers * batch, " samples (",
+                      CountText(workers, "worker"), ", training.batch_size ",
+                      batch, "), but data.train has ", train_samples,
+                      ": each pass over the data is one smaller step");
+}
+
 }  // namespace syncline::scheduler

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SCHEDULER_CORE_DESCRIBE_H_
 #define SYNCLINE_SCHEDULER_CORE_DESCRIBE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -30,6 +31,10 @@ uint64_t JobNumber(absl::string_view job_id);
 
 google::protobuf::Timestamp ToTimestamp(absl::Time time);
 absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp);
+
+// "\nwarning: ..." if a step of the job takes more samples than there are; else
+// empty.
+std::string StepWarning(const JobStatus& job, uint64_t train_samples);
 
 }  // namespace syncline::scheduler
 

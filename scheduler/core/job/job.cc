@@ -211,8 +211,9 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   attempt_->health.BeginRun(attempt_->members, attempt_->clocks_total, now);
   attempt_->data = {};
   Transition(RUNNING,
-             absl::StrCat("all participants are prepared", StepWarning()), now,
-             actions);
+             absl::StrCat("all participants are prepared",
+                          StepWarning(status_, attempt_->train_samples)),
+             now, actions);
   const SchedulerMessage run =
       RunCommand(id(), attempt_->pass.attempt, attempt_->clocks_per_epoch,
                  attempt_->clocks_total);
@@ -242,18 +243,6 @@ void Job::OnResumed(SessionId older, SessionId session, bool has_job,
     *message.mutable_profile() = steps;
     actions->push_back(SendCommand{session, std::move(message)});
   }
-}
-
-std::string Job::StepWarning() const {
-  const uint64_t workers = status_.workers_size();
-  const uint64_t batch = status_.spec().training().batch_size();
-  if (attempt_->train_samples == 0 ||
-      attempt_->train_samples >= workers * batch)
-    return "";
-  return absl::StrCat("\nwarning: a step takes ", workers * batch, " samples (",
-                      CountText(workers, "worker"), ", training.batch_size ",
-                      batch, "), but data.train has ", attempt_->train_samples,
-                      ": each pass over the data is one smaller step");
 }
 
 void Job::OnPsReport(SessionId session, const PsReport& report, absl::Time now,

@@ -198,8 +198,6 @@ class Job {
   void FailUnprepared(absl::Time now, ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
   void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
-  // "\nwarning: ..." if a step takes more samples than there are; else empty.
-  std::string StepWarning() const;
   std::string LossText(const JobMember& member, absl::string_view lost) const;
   void Transition(JobState state, absl::string_view reason, absl::Time now,
                   ClusterActions* actions);
