@@ -44,7 +44,7 @@ void DrawWords(uint64_t seed, uint64_t group, uint32_t (&words)[4 * kLanes]) {
 void Draw(Stream& stream, int64_t n, uint64_t seed, int64_t first, double ratio,
           uint8_t* mask) {
   const CpuKernel kernel(stream);
-  constexpr int64_t kWords = 4 * kLanes;
+  constexpr int64_t kWords = int64_t{4} * kLanes;
   const uint64_t threshold = static_cast<uint64_t>(std::ldexp(ratio, 32));
   uint32_t words[kWords];
   for (int64_t i = 0; i < n;) {
