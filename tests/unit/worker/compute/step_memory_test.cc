@@ -31,7 +31,6 @@ using testing::TrainingModel;
 constexpr uint64_t kSeeds = 300;
 constexpr uint64_t kExecutorSeed = 17;
 constexpr int64_t kClock = 4;
-constexpr uint32_t kRank = 2;
 constexpr int64_t kBatch = 3;
 
 // A graph over values [N,4]: y is the last of them.
