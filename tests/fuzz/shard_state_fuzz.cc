@@ -147,7 +147,7 @@ std::string Framed(const std::string& bytes) {
 }  // namespace syncline
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace syncline;  // NOLINT
+  using namespace syncline;  // NOLINT(google-build-using-namespace): C linkage
   if (size == 0) return 0;
   std::string rest(reinterpret_cast<const char*>(data + 1), size - 1);
   const std::string state = data[0] % 2 == 0 ? std::move(rest) : Framed(rest);
