@@ -98,20 +98,19 @@ TEST_F(LocalClusterStartTest, ADaemonThatDiesIsNamed) {
 TEST_F(LocalClusterStartTest, WorkersAreBoundWhereTheUserSaysSo) {
   Script("syncline-scheduler", kListens);
   Script("syncline-ps", "exec sleep 1000");
-  // Written at once, so that who finds the file finds all flags.
-  Script("syncline-worker",
-         absl::StrCat("echo $* > ", dir_.File("flags.$$"), "; mv ",
-                      dir_.File("flags.$$"), " ", dir_.File("flags"),
-                      "; exec sleep 1000"));
   for (const bool bound : {false, true}) {
     bounds_data_ = bound;
-    std::filesystem::remove(dir_.File("flags"));
+    // A file of its own: a worker of the cluster before may write its flags
+    // late. Written at once, so that the file has all flags when it is there.
+    const std::string file = dir_.File(bound ? "flags.bound" : "flags.free");
+    Script("syncline-worker", absl::StrCat("echo $* > ", file, ".$$; mv ", file,
+                                           ".$$ ", file, "; exec sleep 1000"));
     const auto cluster = Start();
     ASSERT_TRUE(cluster.ok()) << cluster.status();
-    absl::StatusOr<std::string> flags = ReadFile(dir_.File("flags"), 1 << 16);
+    absl::StatusOr<std::string> flags = ReadFile(file, 1 << 16);
     while (!flags.ok()) {
       interrupts_.WaitFor(absl::Milliseconds(5));  // ctest's timeout ends it
-      flags = ReadFile(dir_.File("flags"), 1 << 16);
+      flags = ReadFile(file, 1 << 16);
     }
     EXPECT_THAT(*flags, HasSubstr("--data-root="));
     EXPECT_EQ(absl::StrContains(*flags, "--data-outside-root"), !bound);
