@@ -82,7 +82,7 @@ using CutActions = std::vector<CutAction>;
 // `resend_after`. Thread-compatible.
 class CutCoordinator {
  public:
-  static constexpr size_t kCutsMax = 2;  // as CutSchedule's
+  static constexpr size_t kCutsMax = 2;  // fewer than CutSchedule's
   static constexpr size_t kRequestsMax = 16;
 
   struct Options {

@@ -82,13 +82,13 @@ absl::Status ConsistencyController::OnBeginCut(
     ShardActions* out, CutUse use) {
   smallest_cut_.clear();
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
-  const absl::Status status = AnnounceCut(cut_id, std::move(clocks), hold, use);
+  const absl::Status status = AnnounceCut(cut_id, clocks, hold, use);
   if (absl::IsOutOfRange(status) || absl::IsFailedPrecondition(status)) {
-    smallest_cut_ = SmallestCutClocks(workers_);
+    std::vector<int64_t> smallest = SmallestCutClocks(workers_);
     for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-      smallest_cut_[worker] =
-          std::max(smallest_cut_[worker], cuts_.SmallestClock(cut_id, worker));
+      smallest[worker] = std::max(smallest[worker], clocks[worker]);
     }
+    smallest_cut_ = cuts_.SmallestClocks(cut_id, std::move(smallest));
   }
   SYNCLINE_RETURN_IF_ERROR(status);
   changed_ = moved_ = true;

@@ -27,16 +27,25 @@ absl::Status CutSchedule::Announce(uint64_t id, std::vector<int64_t> clocks,
   if (Knows(id)) return absl::OkStatus();
   if (cuts_.size() == kCutsMax) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cuts ", cuts_[0].id, " and ", cuts_[1].id,
+        absl::StrCat("cuts ",
+                     absl::StrJoin(cuts_, ", ",
+                                   [](std::string* out, const Cut& cut) {
+                                     absl::StrAppend(out, cut.id);
+                                   }),
                      " are announced; end one before cut ", id));
   }
-  for (uint32_t rank = 0; rank < clocks.size(); ++rank) {
-    if (clocks[rank] >= SmallestClock(id, rank)) continue;
-    return absl::OutOfRangeError(absl::StrCat(
-        "cut ", id, " is at clock ", clocks[rank], " of rank ", rank,
-        ", before cut ", cuts_.back().id, " at ", cuts_.back().clocks[rank]));
+  const std::vector<int64_t> smallest = SmallestClocks(id, clocks);
+  if (smallest != clocks) {
+    return absl::OutOfRangeError(
+        absl::StrCat("cut ", id, " at clocks ", absl::StrJoin(clocks, ","),
+                     " crosses another; possible are clocks ",
+                     absl::StrJoin(smallest, ",")));
   }
-  Cut& cut = cuts_.emplace_back();
+  const auto place =
+      std::find_if(cuts_.begin(), cuts_.end(), [&](const Cut& other) {
+        return !other.passed && IsBefore(id, clocks, other);
+      });
+  Cut& cut = *cuts_.insert(place, Cut());
   cut.id = id;
   cut.clocks = std::move(clocks);
   cut.hold = hold;
@@ -60,10 +69,24 @@ absl::Status CutSchedule::End(uint64_t id) {
   return absent;
 }
 
-int64_t CutSchedule::SmallestClock(uint64_t id, uint32_t rank) const {
-  if (cuts_.empty()) return 0;
-  const Cut& last = cuts_.back();
-  return last.clocks[rank] + (id < last.id ? 1 : 0);
+bool CutSchedule::IsBefore(uint64_t id, absl::Span<const int64_t> clocks,
+                           const Cut& cut) {
+  for (size_t rank = 0; rank < clocks.size(); ++rank) {
+    if (cut.clocks[rank] < clocks[rank] + (cut.id < id ? 1 : 0)) return false;
+  }
+  return true;
+}
+
+std::vector<int64_t> CutSchedule::SmallestClocks(
+    uint64_t id, std::vector<int64_t> clocks) const {
+  for (const Cut& cut : cuts_) {
+    if (!cut.passed && IsBefore(id, clocks, cut)) break;
+    for (size_t rank = 0; rank < clocks.size(); ++rank) {
+      clocks[rank] =
+          std::max(clocks[rank], cut.clocks[rank] + (id < cut.id ? 1 : 0));
+    }
+  }
+  return clocks;
 }
 
 bool CutSchedule::Knows(uint64_t id) const {

@@ -14,11 +14,13 @@
 
 namespace syncline::ps {
 
-// The announced cuts of one shard: at most two, the one that is held and the
-// next. Says which pushes must wait for them. Pure; thread-compatible.
+// The announced cuts of one shard, in the order in which they are passed: those
+// that are held, and those to come. They never cross. Says which pushes must
+// wait for them. Pure; thread-compatible.
 class CutSchedule {
  public:
-  static constexpr size_t kCutsMax = 2;
+  // An epoch's end that is held and the next one, and cuts of other members.
+  static constexpr size_t kCutsMax = 4;
 
   struct Cut {
     uint64_t id = 0;
@@ -32,11 +34,11 @@ class CutSchedule {
     std::string Name() const;
   };
 
-  // Adds a cut behind the announced ones. OK without effect if it is announced
-  // already or has ended.
+  // Adds a cut between those that it does not cross, behind those that have
+  // been passed. OK without effect if it is announced already or has ended.
   // Errors: InvalidArgument: `id` is announced with other clocks. OutOfRange:
-  // it crosses the cut before it: clocks or id are smaller.
-  // FailedPrecondition: two are announced.
+  // it crosses one; SmallestClocks has those at which it would not.
+  // FailedPrecondition: kCutsMax are announced.
   absl::Status Announce(uint64_t id, std::vector<int64_t> clocks,
                         absl::Duration hold, CutUse use = CutUse::kEvaluation);
 
@@ -45,9 +47,10 @@ class CutSchedule {
   // that comes after the end, on a network that reorders, has no effect.
   absl::Status End(uint64_t id);
 
-  // The smallest clock of this rank at which a cut with this id crosses no
-  // announced one.
-  int64_t SmallestClock(uint64_t id, uint32_t rank) const;
+  // The smallest clocks, by rank and none below `clocks`, at which a cut with
+  // this id crosses no announced one.
+  std::vector<int64_t> SmallestClocks(uint64_t id,
+                                      std::vector<int64_t> clocks) const;
 
   // The cut that makes this push wait; null: none. Valid until the next change.
   const Cut* Gate(uint32_t rank, int64_t clock) const;
@@ -84,6 +87,10 @@ class CutSchedule {
     uint64_t id;
     bool abandoned;
   };
+  // True if a cut at these clocks is passed before `cut`. Where clocks are
+  // equal the ids decide.
+  static bool IsBefore(uint64_t id, absl::Span<const int64_t> clocks,
+                       const Cut& cut);
   void Forget(uint64_t id, bool abandoned);
 
   std::deque<Cut> cuts_;   // in order

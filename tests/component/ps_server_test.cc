@@ -273,7 +273,7 @@ TEST(PsServerTest, ACutShowsOneState) {
   EXPECT_OK(chief.BeginCut(3, {9, 9}));  // it came after its end
   const absl::Status late = chief.BeginCut(4, {1, 5});
   EXPECT_EQ(late.code(), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(SmallestCutOf(late, 2), (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(SmallestCutOf(late, 2), (std::vector<int64_t>{3, 5}));
 }
 
 TEST(PsServerTest, AJobWithoutBlocksHereIsHarmless) {

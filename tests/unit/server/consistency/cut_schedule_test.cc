@@ -33,8 +33,9 @@ TEST(CutScheduleTest, RepeatsAreHarmlessAndContradictionsAreNot) {
   ASSERT_TRUE(cuts.Announce(1, {3}, kHold).ok());
   EXPECT_TRUE(cuts.Announce(1, {3}, kHold).ok());
   EXPECT_FALSE(cuts.Announce(1, {4}, kHold).ok());
-  EXPECT_FALSE(cuts.Announce(2, {2}, kHold).ok());  // behind cut 1
   ASSERT_TRUE(cuts.Announce(2, {3}, kHold).ok());
+  ASSERT_TRUE(cuts.Announce(4, {5}, kHold).ok());
+  ASSERT_TRUE(cuts.Announce(5, {6}, kHold).ok());
   EXPECT_EQ(cuts.Announce(3, {9}, kHold).code(),
             absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(cuts.End(1).ok());
@@ -47,6 +48,31 @@ TEST(CutScheduleTest, RepeatsAreHarmlessAndContradictionsAreNot) {
   EXPECT_TRUE(cuts.Announce(1, {3}, kHold).ok());
   EXPECT_EQ(cuts.Find(1), nullptr);
   EXPECT_TRUE(cuts.Announce(3, {9}, kHold).ok());
+}
+
+// An epoch's end is announced long before workers come to it.
+TEST(CutScheduleTest, ACutMayComeBeforeAnAnnouncedOne) {
+  CutSchedule cuts;
+  ASSERT_TRUE(cuts.Announce(9, {20, 20}, kHold).ok());
+  ASSERT_TRUE(cuts.Announce(3, {8, 9}, kHold).ok());
+  EXPECT_EQ(cuts.Next()->id, 3u);
+  EXPECT_EQ(cuts.Gate(0, 8)->id, 3u);
+  EXPECT_EQ(cuts.Gate(1, 8), nullptr);
+  // Not between the two, but before both, or behind the first.
+  const absl::Status crossing = cuts.Announce(4, {7, 10}, kHold);
+  EXPECT_EQ(crossing.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(crossing.message()),
+              HasSubstr("possible are clocks 8,10"));
+  EXPECT_EQ(cuts.SmallestClocks(4, {7, 10}), (std::vector<int64_t>{8, 10}));
+  EXPECT_EQ(cuts.SmallestClocks(4, {7, 7}), (std::vector<int64_t>{7, 7}));
+  EXPECT_EQ(cuts.SmallestClocks(4, {19, 21}), (std::vector<int64_t>{21, 21}))
+      << "of equal clocks the smaller id is first";
+  EXPECT_EQ(cuts.SmallestClocks(10, {19, 21}), (std::vector<int64_t>{20, 21}));
+  // Nothing comes before a cut that was passed.
+  cuts.PassNext(kStart);
+  EXPECT_EQ(cuts.SmallestClocks(4, {7, 7}), (std::vector<int64_t>{8, 9}));
+  EXPECT_TRUE(cuts.Announce(4, {8, 9}, kHold).ok());
+  EXPECT_EQ(cuts.Next()->id, 4u);
 }
 
 TEST(CutScheduleTest, HoldingStartsWhenTheCutIsPassed) {
