@@ -23,11 +23,14 @@ struct ReductionRoot {
   }
 };
 
+// The shard with which the root is, where it is a ps: not the ps' others.
+inline constexpr uint32_t kRootShard = 0;
+
 // "ps" or "worker", for messages.
 const char* RoleName(ReductionRoot::Role role);
 
-// The ps of rank 0; in a job without ps, the worker of rank 0. REQUIRES: the
-// job has either.
+// The ps that has kRootShard; in a job without ps, the worker of rank 0.
+// REQUIRES: the job has either; its routing names ps that there are.
 ReductionRoot ReductionRootOf(const JobAssignment& assignment);
 
 }  // namespace syncline

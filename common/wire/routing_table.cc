@@ -1,6 +1,7 @@
 #include "common/wire/routing_table.h"
 
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -26,36 +27,37 @@ std::vector<TensorSize> TensorSizes(const JobAssignment& assignment) {
   return tensors;
 }
 
-absl::Status CheckShards(const JobAssignment& assignment) {
-  const Routing& routing = assignment.routing();
-  if (assignment.has_routing() && routing.version() == 0) {
+// The rank of the ps of each shard.
+absl::StatusOr<std::vector<uint32_t>> ShardPs(const JobAssignment& assignment) {
+  const auto& given = assignment.routing().shard_ps();
+  const auto ps_count = static_cast<uint32_t>(assignment.ps_size());
+  std::vector<uint32_t> shard_ps(given.begin(), given.end());
+  if (shard_ps.empty()) {
+    shard_ps.resize(ps_count);
+    std::iota(shard_ps.begin(), shard_ps.end(), 0);
+  }
+  for (size_t shard = 0; shard < shard_ps.size(); ++shard) {
+    if (shard_ps[shard] < ps_count) continue;
     return absl::InvalidArgumentError(
-        "routing.version is 0, must be at least 1");
+        absl::StrCat("routing.shard_ps[", shard, "] is ", shard_ps[shard],
+                     ", the job has ", ps_count, " ps, numbered from 0"));
   }
-  if (routing.shard_ps().empty()) return absl::OkStatus();
-  if (routing.shard_ps_size() != assignment.ps_size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "routing.shard_ps has ", routing.shard_ps_size(), " shards for ",
-        assignment.ps_size(), " ps; this version puts one shard on each ps"));
-  }
-  for (int shard = 0; shard < routing.shard_ps_size(); ++shard) {
-    if (routing.shard_ps(shard) == static_cast<uint32_t>(shard)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "routing.shard_ps[", shard, "] is ", routing.shard_ps(shard),
-        "; this version puts each shard on the ps of its number"));
-  }
-  return absl::OkStatus();
+  return shard_ps;
 }
 
 }  // namespace
 
 absl::StatusOr<RoutingTable> RoutingTable::Create(
     const JobAssignment& assignment) {
-  SYNCLINE_RETURN_IF_ERROR(CheckShards(assignment));
   const Routing& routing = assignment.routing();
+  if (assignment.has_routing() && routing.version() == 0) {
+    return absl::InvalidArgumentError(
+        "routing.version is 0, must be at least 1");
+  }
   RoutingTable table;
+  SYNCLINE_ASSIGN_OR_RETURN(table.shard_ps_, ShardPs(assignment));
   if (assignment.has_routing()) table.version_ = routing.version();
-  const auto shards = static_cast<uint32_t>(assignment.ps_size());
+  const auto shards = static_cast<uint32_t>(table.shard_ps_.size());
   absl::StatusOr<BlockMap> blocks =
       BlockMap::Create(TensorSizes(assignment), shards, routing.block_shards());
   if (!blocks.ok()) {
@@ -83,6 +85,14 @@ absl::StatusOr<RoutingTable> RoutingTable::Create(
     table.tables_.push_back(*std::move(map));
   }
   return table;
+}
+
+std::vector<uint32_t> RoutingTable::ShardsOf(uint32_t ps_rank) const {
+  std::vector<uint32_t> shards;
+  for (uint32_t shard = 0; shard < shard_count(); ++shard) {
+    if (shard_ps_[shard] == ps_rank) shards.push_back(shard);
+  }
+  return shards;
 }
 
 }  // namespace syncline

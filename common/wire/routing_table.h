@@ -17,26 +17,32 @@ namespace syncline {
 // nobody else decides about placement. Results do not depend on it: blocks and
 // slots are reduced, clipped and updated alike wherever they are.
 //
-// Today shard i is on the ps of rank i. Immutable, hence thread-safe.
+// A ps has any number of shards. Immutable, hence thread-safe.
 class RoutingTable {
  public:
   // `assignment` without a routing means version 1. Blocks or tables that the
-  // routing leaves out have the default placement of BlockMap or TableMap.
+  // routing leaves out have the default placement of BlockMap or TableMap;
+  // without shard_ps, shard i is on the ps of rank i.
   // Memory is taken in proportion to the model and the message alone.
   // Errors: InvalidArgument, which names the field ("routing.tables[1]"): a
   // version of 0; a block or slot without a shard, or with one that does not
-  // exist; a shard without a slot of a table; other shards than one for each
-  // ps, in the order of ranks; those of BlockMap and TableMap.
+  // exist; a shard without a slot of a table; a shard on a ps that does not
+  // exist; those of BlockMap and TableMap.
   static absl::StatusOr<RoutingTable> Create(const JobAssignment& assignment);
 
   uint64_t version() const { return version_; }
   uint32_t shard_count() const { return blocks_.shard_count(); }
+  // The rank of the ps that has it.
+  uint32_t PsOf(uint32_t shard) const { return shard_ps_[shard]; }
+  // The shards of a ps, ascending; may be none.
+  std::vector<uint32_t> ShardsOf(uint32_t ps_rank) const;
   const BlockMap& blocks() const { return blocks_; }
   // By their index in JobAssignment.tables.
   absl::Span<const TableMap> tables() const { return tables_; }
 
  private:
   uint64_t version_ = 1;
+  std::vector<uint32_t> shard_ps_;
   BlockMap blocks_;
   std::vector<TableMap> tables_;
 };

@@ -80,16 +80,25 @@ absl::Status ControlCalls::ReportActivity(
 
 absl::Status ControlCalls::GetShardStatus(const ShardStatusRequest& request,
                                           ShardStatus* response) const {
+  JobRegistry::Shards shards;
   if (!request.job_id().empty()) {
-    SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.job_id()));
-    *response->add_jobs() = StatusOf(*job);
+    SYNCLINE_ASSIGN_OR_RETURN(shards, jobs_->AllOf(request.job_id()));
   } else {
-    for (const auto& job : jobs_->All()) {
-      if (job->shard != nullptr) *response->add_jobs() = StatusOf(*job);
-    }
+    shards = jobs_->All();
+  }
+  for (const auto& shard : shards) {
+    if (shard->shard != nullptr) *response->add_jobs() = StatusOf(*shard);
   }
   response->set_in_flight_bytes(budget_->used_bytes());
   response->set_in_flight_limit_bytes(budget_->limit_bytes());
+  return absl::OkStatus();
+}
+
+absl::Status ControlCalls::GetRouting(const GetRoutingRequest& request,
+                                      GetRoutingResponse* response) const {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto access,
+                            jobs_->FindAccess(request.caller()));
+  *response = access->routing;
   return absl::OkStatus();
 }
 

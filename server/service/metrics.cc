@@ -7,7 +7,7 @@ constexpr const char* kRpcNames[kPsRpcCount] = {
     "Init",           "PushPull",       "Push",           "Pull",
     "BeginCut",       "EndCut",         "ReportActivity", "FoldNorm",
     "FoldStatistics", "GetShardStatus", "ScanTable",      "OfferMemory",
-    "AttachMemory"};
+    "AttachMemory",   "GetRouting"};
 
 }  // namespace
 

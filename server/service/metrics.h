@@ -26,8 +26,9 @@ enum class PsRpc {
   kScanTable,
   kOfferMemory,
   kAttachMemory,
+  kGetRouting,
 };
-inline constexpr int kPsRpcCount = 13;
+inline constexpr int kPsRpcCount = 14;
 
 // All metrics of a ps. Thread-safe.
 //

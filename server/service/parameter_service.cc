@@ -24,7 +24,8 @@ using FoldMethods = ParameterServer::WithCallbackMethod_FoldNorm<
     ParameterServer::WithCallbackMethod_FoldStatistics<
         ParameterServer::WithRawCallbackMethod_ScanTable<
             ParameterServer::WithCallbackMethod_GetShardStatus<
-                MemoryMethods>>>>;
+                ParameterServer::WithCallbackMethod_GetRouting<
+                    MemoryMethods>>>>>;
 using Service = ParameterServer::WithRawCallbackMethod_Init<
     ParameterServer::WithRawCallbackMethod_PushPull<
         ParameterServer::WithRawCallbackMethod_Push<
@@ -93,6 +94,12 @@ class ParameterService final : public Service {
     return Now(context, PsRpc::kGetShardStatus,
                control_.GetShardStatus(*request, response));
   }
+  ServerUnaryReactor* GetRouting(CallbackServerContext* context,
+                                 const GetRoutingRequest* request,
+                                 GetRoutingResponse* response) override {
+    return Now(context, PsRpc::kGetRouting,
+               control_.GetRouting(*request, response));
+  }
   ServerUnaryReactor* OfferMemory(CallbackServerContext* context,
                                   const OfferMemoryRequest* request,
                                   OfferMemoryResponse* response) override {
@@ -154,7 +161,7 @@ absl::Status ParameterService::StartStatistics(
   if (job->statistics == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(job->config.label,
-                     ": statistics are not folded here, but by rank 0 of ",
+                     ": statistics are not folded here, but by shard 0 of ",
                      "a job with training.sync_batch_statistics"));
   }
   if (!request.absent() && !(request.wait_seconds() > 0)) {

@@ -13,6 +13,9 @@
 #include "common/system/log.h"
 #include "common/system/memory_claim.h"
 #include "common/system/periodic_task.h"
+#include "common/update/reduction_root.h"
+#include "common/wire/routing_table.h"
+#include "common/wire/routing_version.h"
 #include "server/lanes/lanes.h"
 #include "server/memory/in_flight_budget.h"
 #include "server/memory/shared_regions.h"
@@ -20,6 +23,7 @@
 #include "server/service/parameter_service.h"
 #include "server/service/table_metrics.h"
 #include "server/service/tick_gap.h"
+#include "server/shard/job_access.h"
 #include "server/shard/job_registry.h"
 #include "server/shard/ps_plan.h"
 #include "server/shard/shard_exporter.h"
@@ -58,14 +62,24 @@ bool IsReported(const JobConfig& config) {
          config.update.on_non_finite != OnNonFinite::kFailJob;
 }
 
-// The report of `shard` without its tables.
-PsReport ReportOf(const JobConfig& config, const JobShard& shard) {
-  PsReport report;
-  report.set_job_id(config.job_id);
-  report.set_attempt(config.pass.attempt);
-  report.set_skipped_clocks(shard.SkippedClocks());
-  report.set_dropped_blocks(shard.DroppedBlocks());
-  return report;
+// Adds a shard of the job to its report, but not the shard's tables. All shards
+// skip the same clocks.
+void AddToReport(const JobConfig& config, const JobShard& shard,
+                 PsReport* report) {
+  report->set_job_id(config.job_id);
+  report->set_attempt(config.pass.attempt);
+  report->set_skipped_clocks(
+      std::max(report->skipped_clocks(), shard.SkippedClocks()));
+  report->set_dropped_blocks(report->dropped_blocks() + shard.DroppedBlocks());
+}
+
+std::vector<StatisticsReducer::Worker> StatisticsWorkers(
+    const JobConfig& config) {
+  std::vector<StatisticsReducer::Worker> workers;
+  for (const auto& worker : config.controller.workers) {
+    workers.push_back({worker.incarnation, worker.name});
+  }
+  return workers;
 }
 
 class PsServerImpl final : public PsServer {
@@ -95,8 +109,8 @@ class PsServerImpl final : public PsServer {
         ticks_("ps-ticks", kTickPeriod, [this] { Tick(); }) {}
 
   ~PsServerImpl() override {
-    for (const auto& job : jobs_.All()) {
-      CloseJob(job->config.job_id, "the ps ended");
+    for (const std::string& job_id : jobs_.JobIds()) {
+      CloseJob(job_id, "the ps ended");
     }
     ticks_.Stop();
   }
@@ -107,11 +121,13 @@ class PsServerImpl final : public PsServer {
   absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank,
                        const GoOnCheck& go_on) override;
   absl::Status RestoreJob(const JobAssignment& assignment, uint32_t ps_rank,
-                          absl::Span<ShardStateSource* const> states,
-                          const ShardImportOptions& options,
+                          const ShardStarts& starts,
                           const GoOnCheck& go_on) override;
-  absl::Status ExportState(const std::string& job_id, uint64_t cut_id,
-                           const ShardSelection& selection,
+  absl::Status ChangeRouting(const JobAssignment& assignment, uint32_t ps_rank,
+                             const ShardStarts& starts,
+                             const GoOnCheck& go_on) override;
+  absl::Status ExportState(const std::string& job_id, uint32_t shard,
+                           uint64_t cut_id, const ShardSelection& selection,
                            ShardStateSink* sink) override;
   std::optional<PsReport> CloseJob(const std::string& job_id,
                                    absl::string_view reason) override;
@@ -119,19 +135,39 @@ class PsServerImpl final : public PsServer {
   void Drain(absl::Time deadline) override;
 
  private:
-  // A shard without values, which no call can reach yet.
-  absl::StatusOr<std::shared_ptr<JobEntry>> MakeJob(
-      const JobAssignment& assignment, uint32_t ps_rank,
-      const GoOnCheck& go_on);
-  absl::Status AddJob(std::shared_ptr<JobEntry> job);
+  // How the shards of one job on this ps begin.
+  struct Opening {
+    const JobAssignment* assignment = nullptr;
+    ShardStarts starts = nullptr;  // null: without values
+    GoOnCheck go_on = nullptr;
+    // Of the shard's predecessor on this ps; may be null.
+    std::shared_ptr<PendingStatistics> statistics = nullptr;
+  };
+  // The shards of the ps of this rank, which no call can reach yet.
+  absl::StatusOr<JobRegistry::Shards> MakeShards(const Opening& opening,
+                                                 uint32_t ps_rank);
+  // The shard that has `others_to_come` of its job behind it, and `here` of
+  // it, itself included, on this ps.
+  absl::StatusOr<std::shared_ptr<const JobEntry>> MakeShard(
+      const Opening& opening, const RoutingTable& routing, uint32_t shard,
+      uint32_t here, uint32_t others_to_come);
+  absl::Status AddJob(const Opening& opening, uint32_t ps_rank);
+  // Ends the calls of the shards, which no new call reaches, and their work.
+  void CloseShards(const JobRegistry::Shards& shards,
+                   const std::function<absl::Status(const JobConfig&)>& reason,
+                   bool with_statistics);
   absl::Status CheckMemory(const JobConfig& config) const;
-  // Sets memory and disk aside for the job's tables and opens them.
+  // Sets memory and disk aside for the shard's tables and opens them; `here`,
+  // `others_to_come`: MakeShard's.
   absl::StatusOr<std::unique_ptr<EmbeddingTables>> OpenTables(
-      JobConfig* config);
+      JobConfig* config, uint32_t here, uint32_t others_to_come);
   // Null: the table's rows stay in memory. Else part of its memory is the
   // store's.
   absl::StatusOr<std::unique_ptr<ColdStore>> OpenSpill(JobConfig* config,
                                                        uint32_t table);
+  // What the tables of a restored shard have counted so far was told before.
+  void GoOnCounting(const JobShard& shard);
+  void ForgetTables(const std::string& job_id);
   void Tick();
   void SampleMetrics();
   void CountEvents(JobShard* shard);
@@ -171,12 +207,14 @@ absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
 }
 
 absl::StatusOr<std::unique_ptr<EmbeddingTables>> PsServerImpl::OpenTables(
-    JobConfig* config) {
+    JobConfig* config, uint32_t here, uint32_t others_to_come) {
   std::vector<TableBudget::Share> asked;
+  // What a job asks for is for a ps.
   for (const JobConfig::Table& table : config->tables) {
-    asked.push_back({table.options.memory_bytes, table.disk_bytes});
+    asked.push_back(
+        {table.options.memory_bytes / here, table.disk_bytes / here});
   }
-  auto reserved = table_budget_->Reserve(asked);
+  auto reserved = table_budget_->Reserve(asked, 1 + others_to_come);
   if (!reserved.ok()) return Annotate(reserved.status(), config->label);
   EmbeddingTables::ColdStores cold;
   for (size_t i = 0; i < config->tables.size(); ++i) {
@@ -199,10 +237,10 @@ absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
     return std::unique_ptr<ColdStore>();
   }
   RowSpill::Options options;
-  options.folder = spill_->PathFor(config->job_id, index);
+  options.folder = spill_->PathFor(config->job_id, config->shard, index);
   options.row_bytes = TableShard::SpilledRowBytes(table.options);
   // Each partition has at least one slot.
-  options.partitions = table.layout.map.SlotCount(config->ps_rank);
+  options.partitions = table.layout.map.SlotCount(config->shard);
   options.lanes = lanes_.count();
   options.memory_bytes = RowSpill::MemoryFor(memory, table.disk_bytes);
   options.disk_bytes = table.disk_bytes;
@@ -213,59 +251,112 @@ absl::StatusOr<std::unique_ptr<ColdStore>> PsServerImpl::OpenSpill(
                                                table.options.name, "'"));
 }
 
-std::vector<StatisticsReducer::Worker> StatisticsWorkers(
-    const JobConfig& config) {
-  std::vector<StatisticsReducer::Worker> workers;
-  for (const auto& worker : config.controller.workers) {
-    workers.push_back({worker.incarnation, worker.name});
-  }
-  return workers;
-}
-
 absl::Status PsServerImpl::OpenJob(const JobAssignment& assignment,
                                    uint32_t ps_rank, const GoOnCheck& go_on) {
-  SYNCLINE_ASSIGN_OR_RETURN(auto job, MakeJob(assignment, ps_rank, go_on));
-  return AddJob(std::move(job));
+  return AddJob({.assignment = &assignment, .go_on = go_on}, ps_rank);
 }
 
-absl::Status PsServerImpl::RestoreJob(
-    const JobAssignment& assignment, uint32_t ps_rank,
-    absl::Span<ShardStateSource* const> states,
-    const ShardImportOptions& options, const GoOnCheck& go_on) {
-  SYNCLINE_ASSIGN_OR_RETURN(auto job, MakeJob(assignment, ps_rank, go_on));
-  if (job->shard != nullptr) {
-    SYNCLINE_RETURN_IF_ERROR(job->shard->Import(states, options));
+absl::Status PsServerImpl::RestoreJob(const JobAssignment& assignment,
+                                      uint32_t ps_rank,
+                                      const ShardStarts& starts,
+                                      const GoOnCheck& go_on) {
+  return AddJob({.assignment = &assignment, .starts = starts, .go_on = go_on},
+                ps_rank);
+}
+
+absl::Status PsServerImpl::AddJob(const Opening& opening, uint32_t ps_rank) {
+  SYNCLINE_ASSIGN_OR_RETURN(JobAccess access,
+                            ReadJobAccess(*opening.assignment, ps_rank));
+  SYNCLINE_RETURN_IF_ERROR(jobs_.CheckNew(access.job_id));
+  SYNCLINE_ASSIGN_OR_RETURN(JobRegistry::Shards shards,
+                            MakeShards(opening, ps_rank));
+  return jobs_.Add(std::make_shared<const JobAccess>(std::move(access)),
+                   std::move(shards));
+}
+
+absl::Status PsServerImpl::ChangeRouting(const JobAssignment& assignment,
+                                         uint32_t ps_rank,
+                                         const ShardStarts& starts,
+                                         const GoOnCheck& go_on) {
+  SYNCLINE_ASSIGN_OR_RETURN(JobAccess read, ReadJobAccess(assignment, ps_rank));
+  const auto access = std::make_shared<const JobAccess>(std::move(read));
+  SYNCLINE_ASSIGN_OR_RETURN(JobRegistry::Shards former,
+                            jobs_.AllOf(access->job_id));
+  Opening opening{.assignment = &assignment, .starts = starts, .go_on = go_on};
+  for (const auto& shard : former) {
+    if (shard->statistics != nullptr) opening.statistics = shard->statistics;
   }
-  return AddJob(std::move(job));
+  if (opening.statistics != nullptr &&
+      ReductionRootOf(assignment).rank != ps_rank) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        access->label, ": routing version ", access->routing_version,
+        " puts shard 0 on another ps, but this one reduces the statistics of ",
+        "batches (training.sync_batch_statistics)"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(former, jobs_.BeginRouting(access));
+  CloseShards(
+      former,
+      [&](const JobConfig& config) {
+        return WithRoutingVersion(
+            absl::AbortedError(
+                absl::StrCat(config.label, ": the job goes to routing version ",
+                             access->routing_version)),
+            access->routing_version);
+      },
+      /*with_statistics=*/false);
+  // Its memory and files make room for those of the new shards.
+  former.clear();
+  ForgetTables(access->job_id);
+  absl::StatusOr<JobRegistry::Shards> shards = MakeShards(opening, ps_rank);
+  absl::Status status = shards.status();
+  if (status.ok()) status = jobs_.EndRouting(*access, *std::move(shards));
+  if (status.ok()) return status;
+  CloseJob(access->job_id, status.message());
+  if (opening.statistics != nullptr) opening.statistics->Close(status);
+  return status;
 }
 
 absl::Status PsServerImpl::ExportState(const std::string& job_id,
-                                       uint64_t cut_id,
+                                       uint32_t shard, uint64_t cut_id,
                                        const ShardSelection& selection,
                                        ShardStateSink* sink) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_.Find(job_id));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_.Find(job_id, shard));
   return job->shard->Export(cut_id, selection, sink);
 }
 
-absl::StatusOr<std::shared_ptr<JobEntry>> PsServerImpl::MakeJob(
-    const JobAssignment& assignment, uint32_t ps_rank, const GoOnCheck& go_on) {
-  SYNCLINE_ASSIGN_OR_RETURN(JobConfig config,
-                            ReadJobConfig(assignment, ps_rank));
-  SYNCLINE_RETURN_IF_ERROR(jobs_.CheckNew(config.job_id));
-  SYNCLINE_RETURN_IF_ERROR(CheckMemory(config));
-  SYNCLINE_ASSIGN_OR_RETURN(auto tables, OpenTables(&config));
-  auto job = std::make_shared<JobEntry>();
-  std::vector<TableMap> table_maps;
-  for (const JobConfig::Table& table : config.tables) {
-    table_maps.push_back(table.layout.map);
+absl::StatusOr<JobRegistry::Shards> PsServerImpl::MakeShards(
+    const Opening& opening, uint32_t ps_rank) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
+                            RoutingTable::Create(*opening.assignment));
+  const std::vector<uint32_t> numbers = routing.ShardsOf(ps_rank);
+  const auto here = static_cast<uint32_t>(numbers.size());
+  JobRegistry::Shards shards;
+  for (uint32_t i = 0; i < here; ++i) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        auto shard,
+        MakeShard(opening, routing, numbers[i], here, here - 1 - i));
+    shards.push_back(std::move(shard));
   }
+  return shards;
+}
+
+absl::StatusOr<std::shared_ptr<const JobEntry>> PsServerImpl::MakeShard(
+    const Opening& opening, const RoutingTable& routing, uint32_t shard,
+    uint32_t here, uint32_t others_to_come) {
+  SYNCLINE_ASSIGN_OR_RETURN(JobConfig config,
+                            ReadJobConfig(*opening.assignment, shard));
+  SYNCLINE_RETURN_IF_ERROR(CheckMemory(config));
+  SYNCLINE_ASSIGN_OR_RETURN(auto tables,
+                            OpenTables(&config, here, others_to_come));
+  auto job = std::make_shared<JobEntry>();
   job->norms = std::make_shared<NormAllReduce>(
-      assignment, config.root, config.map, table_maps, ps_rank, config.label,
-      config.wait_max, on_unreachable_);
-  if (config.folds_statistics &&
-      config.root.Is(ReductionRoot::Role::kPs, ps_rank)) {
-    job->statistics = std::make_shared<PendingStatistics>(
-        StatisticsWorkers(config), config.label);
+      *opening.assignment, routing, shard, config.label, config.wait_max,
+      on_unreachable_);
+  if (config.folds_statistics && shard == kRootShard) {
+    job->statistics = opening.statistics != nullptr
+                          ? opening.statistics
+                          : std::make_shared<PendingStatistics>(
+                                StatisticsWorkers(config), config.label);
   }
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(
@@ -276,67 +367,100 @@ absl::StatusOr<std::shared_ptr<JobEntry>> PsServerImpl::MakeJob(
           norms->AllReduce(round, std::move(squared_norms), std::move(done));
         },
         std::move(tables));
-  }
-  if (job->shard != nullptr) {
     if (snapshot_taker_ != nullptr) {
       job->shard->UseSnapshotTaker(snapshot_taker_(config.job_id));
     }
-    if (const auto there = job->shard->MakeResident(go_on); !there.ok()) {
+    if (const auto there = job->shard->MakeResident(opening.go_on);
+        !there.ok()) {
       return Annotate(there, config.label);
     }
+    if (opening.starts != nullptr) {
+      SYNCLINE_ASSIGN_OR_RETURN(const ShardStart start, opening.starts(shard));
+      SYNCLINE_RETURN_IF_ERROR(job->shard->Import(start));
+      GoOnCounting(*job->shard);
+    }
   }
-  job->config = config;
+  LogInfo("shard opened")
+      .Job(config.job_id)
+      .Field("shard", config.shard)
+      .Field("blocks", config.controller.block_count)
+      .Field("of_blocks", config.map.blocks().size())
+      .Field("tables", config.tables.size())
+      .Field("workers", config.controller.workers.size());
+  job->config = std::move(config);
   return job;
 }
 
-absl::Status PsServerImpl::AddJob(std::shared_ptr<JobEntry> job) {
-  SYNCLINE_RETURN_IF_ERROR(jobs_.Add(job));
-  LogInfo("shard opened")
-      .Job(job->config.job_id)
-      .Field("rank", job->config.ps_rank)
-      .Field("blocks", job->config.controller.block_count)
-      .Field("of_blocks", job->config.map.blocks().size())
-      .Field("tables", job->config.tables.size())
-      .Field("workers", job->config.controller.workers.size());
-  return absl::OkStatus();
+void PsServerImpl::GoOnCounting(const JobShard& shard) {
+  const ShardStatus::Job status = shard.Status();
+  MutexLock lock(&table_metrics_mu_);
+  for (const ShardStatus::Table& table : status.tables()) {
+    table_metrics_.GoOn(status.job_id(), status.shard(), table);
+  }
+}
+
+void PsServerImpl::ForgetTables(const std::string& job_id) {
+  MutexLock lock(&table_metrics_mu_);
+  table_metrics_.Forget(job_id);
+}
+
+void PsServerImpl::CloseShards(
+    const JobRegistry::Shards& shards,
+    const std::function<absl::Status(const JobConfig&)>& reason,
+    bool with_statistics) {
+  for (const auto& job : shards) {
+    const absl::Status closed = reason(job->config);
+    job->norms->Close(closed);
+    if (with_statistics && job->statistics != nullptr) {
+      job->statistics->Close(closed);
+    }
+    if (job->shard != nullptr) job->shard->Close(closed);
+  }
+  lanes_.Drain();
+  for (const auto& job : shards) {
+    if (job->shard != nullptr) CountEvents(job->shard.get());
+  }
 }
 
 std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
                                                absl::string_view reason) {
-  std::shared_ptr<const JobEntry> job = jobs_.Remove(job_id);
-  if (job == nullptr) return std::nullopt;
+  std::optional<JobRegistry::Shards> shards = jobs_.Remove(job_id);
+  if (!shards.has_value()) return std::nullopt;
+  CloseShards(
+      *shards,
+      [&](const JobConfig& config) {
+        return absl::CancelledError(
+            absl::StrCat(config.label, " was closed: ", reason));
+      },
+      /*with_statistics=*/true);
   std::optional<PsReport> last;
-  const absl::Status closed = absl::CancelledError(
-      absl::StrCat(job->config.label, " was closed: ", reason));
-  job->norms->Close(closed);
-  if (job->statistics != nullptr) job->statistics->Close(closed);
-  if (job->shard != nullptr) {
-    job->shard->Close(closed);
-    lanes_.Drain();
-    CountEvents(job->shard.get());
-    if (IsReported(job->config)) {
-      last = ReportOf(job->config, *job->shard);
-      for (ShardStatus::Table& table : job->shard->FinalTables()) {
-        *last->add_tables() = std::move(table);
-      }
+  for (const auto& job : *shards) {
+    if (job->shard == nullptr || !IsReported(job->config)) continue;
+    if (!last.has_value()) last.emplace();
+    AddToReport(job->config, *job->shard, &*last);
+    for (ShardStatus::Table& table : job->shard->FinalTables()) {
+      *last->add_tables() = std::move(table);
     }
   }
   // Its memory and files go here, unless a call is still looking at them.
-  job.reset();
-  {
-    MutexLock lock(&table_metrics_mu_);
-    table_metrics_.Forget(job_id);
-  }
-  LogInfo("shard closed").Job(job_id).Field("reason", reason);
+  shards.reset();
+  ForgetTables(job_id);
+  LogInfo("job closed").Job(job_id).Field("reason", reason);
   return last;
 }
 
 std::vector<PsReport> PsServerImpl::Reports() const {
   std::vector<PsReport> reports;
+  // The shards of a job are neighbours.
   for (const auto& job : jobs_.All()) {
     if (job->shard == nullptr || !IsReported(job->config)) continue;
-    PsReport& report = reports.emplace_back(ReportOf(job->config, *job->shard));
-    *report.mutable_tables() = job->shard->Status().tables();
+    if (reports.empty() || reports.back().job_id() != job->config.job_id) {
+      reports.emplace_back();
+    }
+    AddToReport(job->config, *job->shard, &reports.back());
+    const ShardStatus::Job status = job->shard->Status();
+    reports.back().mutable_tables()->Add(status.tables().begin(),
+                                         status.tables().end());
   }
   return reports;
 }
@@ -392,8 +516,8 @@ void PsServerImpl::SampleMetrics() {
   sample.shared_memory_bytes = static_cast<double>(shared_.mapped_bytes());
   sample.shared_memory_limit_bytes = static_cast<double>(shared_.bytes_max());
   sample.in_flight_limit_bytes = static_cast<double>(budget_->limit_bytes());
+  sample.jobs = static_cast<double>(jobs_.JobIds().size());
   for (const auto& job : jobs_.All()) {
-    sample.jobs += 1;
     if (job->shard == nullptr) continue;
     CountEvents(job->shard.get());
     const ShardStatus::Job status = job->shard->Status();
@@ -403,7 +527,7 @@ void PsServerImpl::SampleMetrics() {
       const bool is_open = jobs_.Has(*job);
       for (const ShardStatus::Table& table : status.tables()) {
         if (!is_open) break;
-        table_metrics_.Set(job->config.job_id, table);
+        table_metrics_.Set(job->config.job_id, job->config.shard, table);
       }
     }
     sample.parked_pushes += status.parked_pushes();

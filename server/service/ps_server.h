@@ -18,16 +18,16 @@
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
+#include "server/shard/shard_start.h"
 
 namespace syncline::ps {
 
-struct ShardImportOptions;
 struct ShardSelection;
 class ShardStateSink;
 class SnapshotTaker;
-class ShardStateSource;
 
-// One ps: the shards of the jobs it takes part in. Thread-safe.
+// One ps: the shards of the jobs it takes part in, as the jobs' routings give
+// them to it. Thread-safe.
 class PsServer {
  public:
   struct Options {
@@ -61,26 +61,39 @@ class PsServer {
   // Adds the ParameterServer service; the server outlives the gRPC server.
   virtual void RegisterService(grpc::ServerBuilder* builder) = 0;
 
-  // Opens the shard of rank `ps_rank` of a job. Errors: AlreadyExists,
-  // InvalidArgument (spec, block map), ResourceExhausted (memory, or disk for
-  // tables); those of `go_on`, which is asked every 64 MiB or sooner while
-  // memory is taken. After an error the job is not open.
+  // Opens the shards that a job has on the ps of rank `ps_rank`. Errors:
+  // AlreadyExists, InvalidArgument (spec, block map), ResourceExhausted
+  // (memory, or disk for tables); those of `go_on`, which is asked every 64 MiB
+  // or sooner while memory is taken. After an error the job is not open.
   virtual absl::Status OpenJob(const JobAssignment& assignment,
                                uint32_t ps_rank, const GoOnCheck& go_on) = 0;
   absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank) {
     return OpenJob(assignment, ps_rank, nullptr);
   }
-  // OpenJob of a shard that begins with the states of one or more shards, as
-  // JobShard::Import. Errors: those of both.
+  // OpenJob of shards that begin with states, as JobShard::Import. Errors:
+  // those of both, and of `starts`.
   virtual absl::Status RestoreJob(const JobAssignment& assignment,
-                                  uint32_t ps_rank,
-                                  absl::Span<ShardStateSource* const> states,
-                                  const ShardImportOptions& options,
+                                  uint32_t ps_rank, const ShardStarts& starts,
                                   const GoOnCheck& go_on) = 0;
-  // Writes the state of a job's shard at a held cut, as JobShard::Export; this
+  // Puts the job's shards of a later routing into the place of those that it
+  // has here, which must be held at a cut and exported: `starts` brings what
+  // all former shards had of each new one. Callers by the former routing are
+  // told the version of the new one, those by the new one wait meanwhile. No
+  // memory is taken twice. All ps of the job must go to the routing; ps that
+  // join the job open theirs with RestoreJob, before the others.
+  // Errors: FailedPrecondition: the job is not open, or at this routing or a
+  // later one, or shard 0, which reduces the batches' statistics, would go to
+  // another ps: nothing has changed then. RestoreJob's: the job is closed here
+  // then, and its state is what was exported.
+  virtual absl::Status ChangeRouting(const JobAssignment& assignment,
+                                     uint32_t ps_rank,
+                                     const ShardStarts& starts,
+                                     const GoOnCheck& go_on) = 0;
+  // Writes the state of a shard at a held cut, as JobShard::Export; this
   // thread waits until it is written. Errors: FailedPrecondition: the job is
-  // not open here; those of JobShard::Export.
-  virtual absl::Status ExportState(const std::string& job_id, uint64_t cut_id,
+  // not open here, or this shard not; those of JobShard::Export.
+  virtual absl::Status ExportState(const std::string& job_id, uint32_t shard,
+                                   uint64_t cut_id,
                                    const ShardSelection& selection,
                                    ShardStateSink* sink) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.

@@ -65,24 +65,33 @@ MetricsRegistry::Labels LabelsOf(const TableMetric& metric,
 
 }  // namespace
 
-void TableMetrics::Set(const std::string& job_id, const Table& table) {
-  Table& last = last_[job_id][table.name()];
+void TableMetrics::Set(const std::string& job_id, uint32_t shard,
+                       const Table& table) {
+  Table& last = last_[job_id][{table.name(), shard}];
   AddCounts(last, table);
   last = table;
+  SetGauges(table.name());
+}
+
+void TableMetrics::GoOn(const std::string& job_id, uint32_t shard,
+                        const Table& table) {
+  last_[job_id][{table.name(), shard}] = table;
   SetGauges(table.name());
 }
 
 void TableMetrics::Forget(const std::string& job_id) {
   const auto gone = last_.extract(job_id);
   if (gone.empty()) return;
-  for (const auto& [name, table] : gone.mapped()) SetGauges(name);
+  for (const auto& [part, table] : gone.mapped()) SetGauges(part.first);
 }
 
 void TableMetrics::SetGauges(const std::string& name) {
   std::vector<const Table*> tables;
   for (const auto& [job, of_job] : last_) {
-    const auto found = of_job.find(name);
-    if (found != of_job.end()) tables.push_back(&found->second);
+    for (auto part = of_job.lower_bound({name, 0});
+         part != of_job.end() && part->first.first == name; ++part) {
+      tables.push_back(&part->second);
+    }
   }
   for (const TableMetric& metric : kGauges) {
     uint64_t sum = 0;

@@ -1,8 +1,10 @@
 #ifndef SYNCLINE_SERVER_SERVICE_TABLE_METRICS_H_
 #define SYNCLINE_SERVER_SERVICE_TABLE_METRICS_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "common/daemon/metrics.h"
 #include "proto/parameter_server.pb.h"
@@ -33,9 +35,13 @@ class TableMetrics {
   // Outlives this object.
   explicit TableMetrics(MetricsRegistry* registry) : registry_(registry) {}
 
-  // The state of the job's table now. Counters of a job go on from those of the
-  // jobs before it.
-  void Set(const std::string& job_id, const ShardStatus::Table& table);
+  // The state of the job's table on one shard now. Counters of a job go on from
+  // those of the jobs before it.
+  void Set(const std::string& job_id, uint32_t shard,
+           const ShardStatus::Table& table);
+  // The same, but what it has counted so far was counted by an earlier shard.
+  void GoOn(const std::string& job_id, uint32_t shard,
+            const ShardStatus::Table& table);
   // The job is over: its tables hold nothing any more.
   void Forget(const std::string& job_id);
 
@@ -45,8 +51,9 @@ class TableMetrics {
                  const ShardStatus::Table& now);
 
   MetricsRegistry* const registry_;
-  // By job, then by table: what was counted so far.
-  std::map<std::string, std::map<std::string, ShardStatus::Table>> last_;
+  // By job, then by table and shard: what was counted so far.
+  using Part = std::pair<std::string, uint32_t>;
+  std::map<std::string, std::map<Part, ShardStatus::Table>> last_;
 };
 
 }  // namespace syncline::ps

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<EmbeddingTables>> EmbeddingTables::Create(
     tables.push_back({options.name, options.dim, options.memory_bytes,
                       config.tables[i].layout.map,
                       std::make_unique<TableShard>(
-                          options, config.tables[i].layout.map, config.ps_rank,
+                          options, config.tables[i].layout.map, config.shard,
                           lanes, std::move(cold[i]))});
   }
   return std::unique_ptr<EmbeddingTables>(new EmbeddingTables(

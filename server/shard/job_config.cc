@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/cluster/cluster_config.h"
 #include "common/regime/job_regimes.h"
 #include "common/update/update_spec.h"
 #include "common/wire/routing_table.h"
+#include "server/shard/job_access.h"
 
 namespace syncline::ps {
 namespace {
@@ -127,16 +127,19 @@ absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
   config->controller.block_count = layout.block_count();
   config->controller.slot_count =
       layout.block_count() - static_cast<uint32_t>(layout.ids().size());
-  for (const Participant& worker : assignment.workers()) {
-    config->controller.workers.push_back(
-        {worker.member().incarnation(), MemberName(worker.member())});
-  }
-  if (assignment.has_evaluator()) {
-    const Member& evaluator = assignment.evaluator().member();
-    config->controller.evaluator = ConsistencyController::Worker{
-        evaluator.incarnation(), MemberName(evaluator)};
-  }
+  ReadCallers(assignment, &config->controller);
   return absl::OkStatus();
+}
+
+// Names the shard where the ps alone would not say which it is.
+std::string LabelOf(const JobAssignment& assignment,
+                    const RoutingTable& routing, uint32_t shard) {
+  const uint32_t ps_rank = routing.PsOf(shard);
+  std::string label = JobLabel(assignment, ps_rank);
+  if (routing.ShardsOf(ps_rank).size() > 1) {
+    absl::StrAppend(&label, ", shard ", shard);
+  }
+  return label;
 }
 
 }  // namespace
@@ -158,23 +161,12 @@ ShardLayout LayoutOf(const JobConfig& config) {
   for (const JobConfig::Table& table : config.tables) {
     tables.push_back(table.layout);
   }
-  return ShardLayout(config.map, config.ps_rank, std::move(tables),
+  return ShardLayout(config.map, config.shard, std::move(tables),
                      config.regimes);
 }
 
-std::string MemberName(const Member& member) {
-  const TaskId task{static_cast<TaskKind>(member.task().type()),
-                    member.task().index()};
-  return absl::StrCat(TaskName(task), " at ", member.address());
-}
-
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
-                                        uint32_t ps_rank) {
-  if (ps_rank >= static_cast<uint32_t>(assignment.ps_size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job ", assignment.job_id(), " has ", assignment.ps_size(),
-                     " ps, there is no rank ", ps_rank));
-  }
+                                        uint32_t shard) {
   if (assignment.workers_size() == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("job ", assignment.job_id(), " has no worker"));
@@ -182,14 +174,16 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   SYNCLINE_RETURN_IF_ERROR(CheckAssignmentPass(assignment));
   JobConfig config;
   config.job_id = assignment.job_id();
-  config.ps_rank = ps_rank;
+  config.shard = shard;
   SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
                             RoutingTable::Create(assignment));
-  config.routing_version = routing.version();
+  if (shard >= routing.shard_count()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", assignment.job_id(), " has ", routing.shard_count(),
+        " shards, there is none of number ", shard));
+  }
   config.pass = PassOf(assignment);
-  config.label = absl::StrCat("job ", config.job_id, " on ",
-                              MemberName(assignment.ps(ps_rank).member()));
-  config.root = ReductionRootOf(assignment);
+  config.label = LabelOf(assignment, routing, shard);
   config.map = routing.blocks();
 
   SYNCLINE_ASSIGN_OR_RETURN(config.regimes, ReadRegimes(assignment));

@@ -10,7 +10,6 @@
 #include "common/job/job_pass.h"
 #include "common/regime/regime_schedule.h"
 #include "common/update/dense_updater.h"
-#include "common/update/reduction_root.h"
 #include "common/wire/block_map.h"
 #include "proto/job.pb.h"
 #include "server/consistency/consistency_controller.h"
@@ -22,8 +21,7 @@ namespace syncline::ps {
 // The part of a job's assignment that one shard needs.
 struct JobConfig {
   std::string job_id;
-  uint32_t ps_rank = 0;
-  uint64_t routing_version = 1;
+  uint32_t shard = 0;
   JobPass pass;
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   BlockMap map;
@@ -43,8 +41,6 @@ struct JobConfig {
   ConsistencyController::Options controller;
   // The schedule ends with the job; how many clocks that is comes with Init.
   bool needs_total_clocks = false;
-  // Where norms and statistics are reduced.
-  ReductionRoot root;
   // Workers fold statistics of their batches within a step (FoldStatistics).
   bool folds_statistics = false;
   // How long a call may wait that does not say so itself.
@@ -53,10 +49,10 @@ struct JobConfig {
 
 // Reads an assignment whose spec has every default filled in.
 // Errors: InvalidArgument: a field that this version cannot obey, ReadRegimes'
-// (common/regime/job_regimes.h), no worker, no attempt or secret, `ps_rank` is
-// not among the ps, a table without its spec, or the routing's.
+// (common/regime/job_regimes.h), no worker, no attempt or secret, no such
+// shard, a table without its spec, or the routing's.
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
-                                        uint32_t ps_rank);
+                                        uint32_t shard);
 
 // The controller's options, as far as the spec and the regimes give them.
 // Errors: InvalidArgument: a policy that is not built.
@@ -66,9 +62,6 @@ absl::StatusOr<ConsistencyController::Options> ReadController(
 // The layout that messages about the job's blocks and tables on this shard must
 // have.
 ShardLayout LayoutOf(const JobConfig& config);
-
-// "worker:2 at 10.0.0.7:4000".
-std::string MemberName(const Member& member);
 
 }  // namespace syncline::ps
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/update/reduction_root.h"
 
 namespace syncline::ps {
 namespace {
@@ -19,14 +20,6 @@ absl::Status JobRegistry::CheckNew(const std::string& job_id) const {
   return CheckNewLocked(job_id);
 }
 
-absl::Status JobRegistry::Add(std::shared_ptr<const JobEntry> job) {
-  MutexLock lock(&mu_);
-  const std::string job_id = job->config.job_id;
-  SYNCLINE_RETURN_IF_ERROR(CheckNewLocked(job_id));
-  jobs_.emplace(job_id, std::move(job));
-  return absl::OkStatus();
-}
-
 absl::Status JobRegistry::CheckNewLocked(const std::string& job_id) const {
   if (draining_) return Draining();
   if (jobs_.count(job_id) == 0) return absl::OkStatus();
@@ -34,23 +27,90 @@ absl::Status JobRegistry::CheckNewLocked(const std::string& job_id) const {
       absl::StrCat("job ", job_id, " is open already"));
 }
 
-std::shared_ptr<const JobEntry> JobRegistry::Remove(const std::string& job_id) {
+absl::Status JobRegistry::Add(std::shared_ptr<const JobAccess> access,
+                              Shards shards) {
   MutexLock lock(&mu_);
-  const auto found = jobs_.find(job_id);
-  if (found == jobs_.end()) return nullptr;
-  std::shared_ptr<const JobEntry> job = std::move(found->second);
-  jobs_.erase(found);
-  return job;
+  SYNCLINE_RETURN_IF_ERROR(CheckNewLocked(access->job_id));
+  OpenJob& job = jobs_[access->job_id];
+  job.access = std::move(access);
+  for (auto& shard : shards) {
+    const uint32_t number = shard->config.shard;
+    job.shards[number] = std::move(shard);
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
-    const std::string& job_id) const {
+std::optional<JobRegistry::Shards> JobRegistry::Remove(
+    const std::string& job_id) {
   MutexLock lock(&mu_);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return std::nullopt;
+  Shards shards = ShardsOf(found->second);
+  jobs_.erase(found);
+  return shards;
+}
+
+absl::StatusOr<JobRegistry::Shards> JobRegistry::BeginRouting(
+    std::shared_ptr<const JobAccess> access) {
+  MutexLock lock(&mu_);
+  SYNCLINE_RETURN_IF_ERROR(JobOf(access->job_id).status());
+  OpenJob& job = jobs_[access->job_id];
+  SYNCLINE_RETURN_IF_ERROR(CheckPass(job.access->pass, job.access->label,
+                                     access->pass.attempt,
+                                     access->pass.secret));
+  if (access->routing_version <= job.access->routing_version) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job.access->label, ": is at routing version ",
+                     job.access->routing_version, ", and cannot go to version ",
+                     access->routing_version));
+  }
+  Shards shards = ShardsOf(job);
+  job = {.access = std::move(access), .opening = true, .shards = {}};
+  return shards;
+}
+
+absl::Status JobRegistry::EndRouting(const JobAccess& access, Shards shards) {
+  MutexLock lock(&mu_);
+  SYNCLINE_RETURN_IF_ERROR(JobOf(access.job_id).status());
+  OpenJob& job = jobs_[access.job_id];
+  if (job.access.get() != &access) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        access.label, ": closed while its shards of routing version ",
+        access.routing_version, " were opened"));
+  }
+  job.opening = false;
+  for (auto& shard : shards) {
+    const uint32_t number = shard->config.shard;
+    job.shards[number] = std::move(shard);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const JobRegistry::OpenJob*> JobRegistry::JobOf(
+    const std::string& job_id) const {
   if (draining_) return Draining();
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", job_id, " is not open on this ps"));
+  }
+  return &found->second;
+}
+
+absl::Status JobRegistry::CheckOpened(const OpenJob& job) {
+  if (!job.opening) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(job.access->label, ": opens its shards of routing version ",
+                   job.access->routing_version));
+}
+
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::ShardOf(
+    const OpenJob& job, uint32_t shard) {
+  SYNCLINE_RETURN_IF_ERROR(CheckOpened(job));
+  const auto found = job.shards.find(shard);
+  if (found == job.shards.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job.access->label, ": shard ", shard, " is not here"));
   }
   if (found->second->shard == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -59,43 +119,77 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
   return found->second;
 }
 
+JobRegistry::Shards JobRegistry::ShardsOf(const OpenJob& job) {
+  Shards shards;
+  for (const auto& [number, shard] : job.shards) shards.push_back(shard);
+  return shards;
+}
+
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
+    const std::string& job_id, uint32_t shard) const {
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(const OpenJob* const job, JobOf(job_id));
+  return ShardOf(*job, shard);
+}
+
 absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
     const FoldNormRequest& request) const {
-  SYNCLINE_ASSIGN_OR_RETURN(std::shared_ptr<const JobEntry> job,
-                            Find(request.job_id()));
-  SYNCLINE_RETURN_IF_ERROR(CheckPass(job->config.pass, job->config.label,
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(const OpenJob* const job, JobOf(request.job_id()));
+  SYNCLINE_RETURN_IF_ERROR(CheckPass(job->access->pass, job->access->label,
                                      request.attempt(), request.job_secret()));
-  return job;
+  SYNCLINE_RETURN_IF_ERROR(
+      job->access->CheckRouting(request.routing_version()));
+  return ShardOf(*job, kRootShard);
 }
 
 absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
     const Caller& caller) const {
-  SYNCLINE_ASSIGN_OR_RETURN(std::shared_ptr<const JobEntry> job,
-                            Find(caller.job_id()));
-  const JobConfig& config = job->config;
-  SYNCLINE_RETURN_IF_ERROR(CheckPass(config.pass, config.label,
-                                     caller.attempt(), caller.job_secret()));
-  if (caller.routing_version() != config.routing_version) {
-    return absl::AbortedError(absl::StrCat(
-        config.label, ": routing version ", caller.routing_version(),
-        ", the current one is ", config.routing_version));
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(const OpenJob* const job, JobOf(caller.job_id()));
+  SYNCLINE_RETURN_IF_ERROR(job->access->CheckCaller(caller));
+  SYNCLINE_RETURN_IF_ERROR(job->access->CheckRouting(caller.routing_version()));
+  return ShardOf(*job, caller.shard());
+}
+
+absl::StatusOr<std::shared_ptr<const JobAccess>> JobRegistry::FindAccess(
+    const Caller& caller) const {
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(const OpenJob* const job, JobOf(caller.job_id()));
+  SYNCLINE_RETURN_IF_ERROR(job->access->CheckCaller(caller));
+  SYNCLINE_RETURN_IF_ERROR(CheckOpened(*job));
+  return job->access;
+}
+
+JobRegistry::Shards JobRegistry::All() const {
+  MutexLock lock(&mu_);
+  Shards all;
+  for (const auto& [id, job] : jobs_) {
+    for (const auto& [number, shard] : job.shards) all.push_back(shard);
   }
-  SYNCLINE_RETURN_IF_ERROR(
-      config.controller.CheckCaller(caller.rank(), caller.incarnation()));
-  return job;
+  return all;
 }
 
-std::vector<std::shared_ptr<const JobEntry>> JobRegistry::All() const {
+std::vector<std::string> JobRegistry::JobIds() const {
   MutexLock lock(&mu_);
-  std::vector<std::shared_ptr<const JobEntry>> jobs;
-  for (const auto& [id, job] : jobs_) jobs.push_back(job);
-  return jobs;
+  std::vector<std::string> ids;
+  for (const auto& [id, job] : jobs_) ids.push_back(id);
+  return ids;
 }
 
-bool JobRegistry::Has(const JobEntry& job) const {
+absl::StatusOr<JobRegistry::Shards> JobRegistry::AllOf(
+    const std::string& job_id) const {
   MutexLock lock(&mu_);
-  const auto found = jobs_.find(job.config.job_id);
-  return found != jobs_.end() && found->second.get() == &job;
+  SYNCLINE_ASSIGN_OR_RETURN(const OpenJob* const job, JobOf(job_id));
+  return ShardsOf(*job);
+}
+
+bool JobRegistry::Has(const JobEntry& shard) const {
+  MutexLock lock(&mu_);
+  const auto job = jobs_.find(shard.config.job_id);
+  if (job == jobs_.end()) return false;
+  const auto found = job->second.shards.find(shard.config.shard);
+  return found != job->second.shards.end() && found->second.get() == &shard;
 }
 
 void JobRegistry::StartDraining() {

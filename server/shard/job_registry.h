@@ -1,8 +1,10 @@
 #ifndef SYNCLINE_SERVER_SHARD_JOB_REGISTRY_H_
 #define SYNCLINE_SERVER_SHARD_JOB_REGISTRY_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,57 +13,90 @@
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
 #include "common/update/pending_statistics.h"
+#include "server/shard/job_access.h"
 #include "server/shard/job_shard.h"
 #include "server/shard/norm_all_reduce.h"
 
 namespace syncline::ps {
 
-// One open job.
+// One shard of an open job.
 struct JobEntry {
   JobConfig config;
-  std::shared_ptr<JobShard> shard;  // null: the map gives this ps no block
+  std::shared_ptr<JobShard> shard;  // null: the routing gives it no block
   std::shared_ptr<NormAllReduce> norms;
-  // Null: the job reduces no statistics, or another ps does.
+  // Null: the job reduces no statistics, or another shard does.
   std::shared_ptr<PendingStatistics> statistics;
 };
 
-// The jobs open on this ps. Thread-safe.
+// The jobs open on this ps, with the shards that each has here. Thread-safe.
 class JobRegistry {
  public:
+  using Shards = std::vector<std::shared_ptr<const JobEntry>>;
+
   // Errors: AlreadyExists; Unavailable: draining.
   absl::Status CheckNew(const std::string& job_id) const;
-  absl::Status Add(std::shared_ptr<const JobEntry> job);  // the same errors
-  // Null: not open.
-  std::shared_ptr<const JobEntry> Remove(const std::string& job_id);
+  // `shards`: of this job, each once; may be none. Errors: the same.
+  absl::Status Add(std::shared_ptr<const JobAccess> access, Shards shards);
+  // None: not open.
+  std::optional<Shards> Remove(const std::string& job_id);
 
-  // Errors: FailedPrecondition: not open, or no block of it is here;
-  // Unavailable: draining.
+  // Takes the job's shards out, because it goes to the later routing of
+  // `access`. Until EndRouting calls that come by that routing are answered
+  // Unavailable. Errors: FailedPrecondition: the job is not open, or not of
+  // this attempt, or at this routing or a later one; Unavailable: draining.
+  absl::StatusOr<Shards> BeginRouting(std::shared_ptr<const JobAccess> access);
+  // Puts in the shards that the job has by this routing. Errors:
+  // FailedPrecondition: the job is open no more; Unavailable: draining.
+  absl::Status EndRouting(const JobAccess& access, Shards shards);
+
+  // Errors: FailedPrecondition: not open, or no block of the shard is here;
+  // Unavailable: draining, or between BeginRouting and EndRouting.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
-      const std::string& job_id) const;
-  // The same for a call of another shard. Errors: also those of CheckPass.
+      const std::string& job_id, uint32_t shard) const;
+  // Where another shard sends its norms. Errors: also those of CheckPass and
+  // CheckRouting.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
       const FoldNormRequest& request) const;
-  // The same for a call of a worker or the evaluator. Errors: also those of
-  // CheckPass; Aborted: other routing version; InvalidArgument: the job has no
-  // such rank; FailedPrecondition: the caller is not the process that has this
-  // rank.
+  // The shard that a worker or the evaluator calls. Errors: also those of
+  // JobAccess.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
       const Caller& caller) const;
+  // The job of a caller, at whatever routing. Errors: FailedPrecondition: not
+  // open; Unavailable: draining, or between BeginRouting and EndRouting;
+  // JobAccess::CheckCaller's.
+  absl::StatusOr<std::shared_ptr<const JobAccess>> FindAccess(
+      const Caller& caller) const;
 
-  std::vector<std::shared_ptr<const JobEntry>> All() const;
-  // True if this job is still open; another job of the same name does not
-  // count.
-  bool Has(const JobEntry& job) const;
+  // The shards of all jobs; those of one job are neighbours.
+  Shards All() const;
+  std::vector<std::string> JobIds() const;
+  // Those of one. Errors: FailedPrecondition: not open; Unavailable: draining.
+  absl::StatusOr<Shards> AllOf(const std::string& job_id) const;
+  // True if this shard is still open; one of another job of the same name does
+  // not count.
+  bool Has(const JobEntry& shard) const;
   // From now on every call is refused.
   void StartDraining();
 
  private:
+  struct OpenJob {
+    std::shared_ptr<const JobAccess> access;
+    bool opening = false;  // between BeginRouting and EndRouting
+    std::map<uint32_t, std::shared_ptr<const JobEntry>> shards;  // by number
+  };
+
   absl::Status CheckNewLocked(const std::string& job_id) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<const OpenJob*> JobOf(const std::string& job_id) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Unavailable between BeginRouting and EndRouting.
+  static absl::Status CheckOpened(const OpenJob& job);
+  static absl::StatusOr<std::shared_ptr<const JobEntry>> ShardOf(
+      const OpenJob& job, uint32_t shard);
+  static Shards ShardsOf(const OpenJob& job);
 
   mutable Mutex mu_;
-  std::map<std::string, std::shared_ptr<const JobEntry>> jobs_
-      ABSL_GUARDED_BY(mu_);
+  std::map<std::string, OpenJob> jobs_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -32,7 +32,7 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       slots_(config.controller.slot_count) {
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
     const TableMap& map = layout_.tables()[table].map;
-    for (const uint32_t slot : map.shard_slots(config.ps_rank)) {
+    for (const uint32_t slot : map.shard_slots(config.shard)) {
       slot_lanes_.push_back(executor_.tables().LaneOf(table, slot));
     }
   }

@@ -35,16 +35,15 @@
 #include "server/shard/non_finite_log.h"
 #include "server/shard/pending_calls.h"
 #include "server/shard/shard_layout.h"
+#include "server/shard/shard_start.h"
 #include "server/shard/snapshot_taker.h"
 #include "server/shard/step_batch.h"
 
 namespace syncline::ps {
 
-struct ShardImportOptions;
 struct ShardSelection;
 class ShardImporter;
 class ShardStateSink;
-class ShardStateSource;
 
 // One job on this ps. It hands events to the consistency controller, and has
 // the lanes carry out the controller's actions in their order. Thread-safe.
@@ -119,8 +118,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // the first call, instead of Init. Blocks until all is read.
   // Errors: as ShardImporter; FailedPrecondition: a call has come. After an
   // error of what is read the shard is closed with that error.
-  absl::Status Import(absl::Span<ShardStateSource* const> sources,
-                      const ShardImportOptions& options);
+  absl::Status Import(const ShardStart& start);
   // Rows of a table at a cut that is passed and held, see ScanTable in
   // proto/parameter_server.proto.
   void Scan(const Caller& caller, uint32_t table, uint64_t cut_id,

@@ -56,17 +56,16 @@ absl::Status JobShard::RunAtCut(uint64_t cut_id, int lane,
   return status;
 }
 
-absl::Status JobShard::Import(absl::Span<ShardStateSource* const> sources,
-                              const ShardImportOptions& options) {
+absl::Status JobShard::Import(const ShardStart& start) {
   {
     MutexLock lock(&mu_);
     SYNCLINE_RETURN_IF_ERROR(controller_.CheckFresh());
   }
   const absl::Time now = MonotonicNow();
-  ShardImporter importer(&config_, &layout_, &executor_, options);
+  ShardImporter importer(&config_, &layout_, &executor_, start.options);
   absl::Status status;
-  for (ShardStateSource* const source : sources) {
-    if (status.ok()) status = importer.Read(source, now);
+  for (const auto& source : start.states) {
+    if (status.ok()) status = importer.Read(source.get(), now);
   }
   if (status.ok()) status = importer.Finish();
   if (status.ok()) status = GoOnFrom(importer, now);

@@ -12,6 +12,7 @@ ShardStatus::Job JobShard::Status() const {
   MutexLock lock(&mu_);
   ShardStatus::Job status;
   status.set_job_id(config_.job_id);
+  status.set_shard(config_.shard);
   status.set_block_count(executor_.dense().block_count());
   status.set_blocks_initialised(controller_.initialised_count());
   status.set_value_bytes(executor_.dense().value_bytes());

@@ -166,7 +166,7 @@ void LaneExecutor::ComputeRowNorms(int lane, const RowsStep& step,
   const BlockIndex first = layout_->FirstSlotBlock(table);
   const bool finite = tables_->SquaredNorms(
       lane, step.ranks, rows,
-      absl::MakeSpan(norms_).subspan(first, map.SlotCount(config_->ps_rank)),
+      absl::MakeSpan(norms_).subspan(first, map.SlotCount(config_->shard)),
       &non_finite_);
   // Then nothing of the clock is applied, not the other rows alone.
   if (!finite && config_->update.on_non_finite == OnNonFinite::kSkipStep) {

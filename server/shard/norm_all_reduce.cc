@@ -11,19 +11,24 @@
 #include "common/system/log.h"
 #include "common/update/norm_blocks.h"
 #include "common/update/norm_reducer.h"
-#include "server/shard/job_config.h"
+#include "server/shard/job_access.h"
 
 namespace syncline::ps {
 namespace {
 
+const Member& MemberOf(const JobAssignment& assignment,
+                       const RoutingTable& routing, uint32_t shard) {
+  return assignment.ps(static_cast<int>(routing.PsOf(shard))).member();
+}
+
+// By shard.
 std::vector<NormReducer::Owner> Owners(const JobAssignment& assignment,
-                                       const BlockMap& map,
-                                       absl::Span<const TableMap> tables) {
+                                       const RoutingTable& routing) {
   std::vector<NormReducer::Owner> owners;
-  for (int rank = 0; rank < assignment.ps_size(); ++rank) {
-    const Member& member = assignment.ps(rank).member();
+  for (uint32_t shard = 0; shard < routing.shard_count(); ++shard) {
+    const Member& member = MemberOf(assignment, routing, shard);
     owners.push_back({member.incarnation(), MemberName(member),
-                      NormBlocksOf(map, tables, rank)});
+                      NormBlocksOf(routing.blocks(), routing.tables(), shard)});
   }
   return owners;
 }
@@ -46,27 +51,26 @@ struct NormAllReduce::Asking {
 };
 
 NormAllReduce::NormAllReduce(const JobAssignment& assignment,
-                             const ReductionRoot& root, const BlockMap& map,
-                             absl::Span<const TableMap> tables,
-                             uint32_t ps_rank, std::string label,
-                             absl::Duration wait_max,
+                             const RoutingTable& routing, uint32_t shard,
+                             std::string label, absl::Duration wait_max,
                              OnUnreachable on_unreachable)
     : job_id_(assignment.job_id()),
       pass_(PassOf(assignment)),
-      ps_rank_(ps_rank),
-      incarnation_(assignment.ps(ps_rank).member().incarnation()),
-      blocks_(NormBlocksOf(map, tables, ps_rank)),
-      dense_blocks_(map.shard_blocks(ps_rank).size()),
-      tensors_(TensorCount(map)),
-      root_name_(MemberName(root.participant.member())),
-      root_member_(root.participant.member()),
+      routing_version_(routing.version()),
+      shard_(shard),
+      incarnation_(MemberOf(assignment, routing, shard).incarnation()),
+      blocks_(NormBlocksOf(routing.blocks(), routing.tables(), shard)),
+      dense_blocks_(routing.blocks().shard_blocks(shard).size()),
+      tensors_(TensorCount(routing.blocks())),
+      root_name_(MemberName(MemberOf(assignment, routing, kRootShard))),
+      root_member_(MemberOf(assignment, routing, kRootShard)),
       wait_max_(wait_max),
       on_unreachable_(std::move(on_unreachable)),
-      hosted_(root.Is(ReductionRoot::Role::kPs, ps_rank)
-                  ? std::make_unique<PendingNorms>(
-                        NormReducer(RoleName(ReductionRoot::Role::kPs),
-                                    Owners(assignment, map, tables),
-                                    TensorsOfBlocks(map), std::move(label)))
+      hosted_(shard == kRootShard
+                  ? std::make_unique<PendingNorms>(NormReducer(
+                        RoleName(ReductionRoot::Role::kPs),
+                        Owners(assignment, routing),
+                        TensorsOfBlocks(routing.blocks()), std::move(label)))
                   : nullptr) {}
 
 absl::Span<const uint32_t> NormAllReduce::PartIn(ReductionStage stage) const {
@@ -78,7 +82,7 @@ absl::Span<const uint32_t> NormAllReduce::PartIn(ReductionStage stage) const {
 void NormAllReduce::AllReduce(const ReductionRound& round,
                               std::vector<double> squared_norms, Done done) {
   if (hosted_ == nullptr) return Ask(round, squared_norms, std::move(done));
-  hosted_->Reduce(ps_rank_, incarnation_, round, PartIn(round.stage),
+  hosted_->Reduce(shard_, incarnation_, round, PartIn(round.stage),
                   squared_norms, MonotonicNow() + wait_max_, std::move(done));
 }
 
@@ -105,7 +109,8 @@ void NormAllReduce::Ask(const ReductionRound& round,
                         const std::vector<double>& squared_norms, Done done) {
   auto asking = std::make_shared<Asking>();
   asking->request.set_job_id(job_id_);
-  asking->request.set_ps_rank(ps_rank_);
+  asking->request.set_ps_rank(shard_);
+  asking->request.set_routing_version(routing_version_);
   asking->request.set_incarnation(incarnation_);
   asking->request.set_attempt(pass_.attempt);
   asking->request.set_job_secret(pass_.secret);

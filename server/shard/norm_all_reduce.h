@@ -18,8 +18,7 @@
 #include "common/job/job_pass.h"
 #include "common/update/pending_norms.h"
 #include "common/update/reduction_root.h"
-#include "common/wire/block_map.h"
-#include "common/wire/table_map.h"
+#include "common/wire/routing_table.h"
 #include "grpcpp/client_context.h"
 #include "proto/job.pb.h"
 #include "proto/parameter_server.grpc.pb.h"
@@ -40,12 +39,10 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
   // again every other second. On a thread of gRPC; must not block.
   using OnUnreachable = std::function<void(PeerUnreachable)>;
 
-  // `root`: the assignment's. `tables`: the job's, in order. `label` names job
-  // and ps in messages. Calls wait at most `wait_max`. `on_unreachable` may be
-  // null.
-  NormAllReduce(const JobAssignment& assignment, const ReductionRoot& root,
-                const BlockMap& map, absl::Span<const TableMap> tables,
-                uint32_t ps_rank, std::string label, absl::Duration wait_max,
+  // `routing`: the assignment's. `label` names job and ps in messages. Calls
+  // wait at most `wait_max`. `on_unreachable` may be null.
+  NormAllReduce(const JobAssignment& assignment, const RoutingTable& routing,
+                uint32_t shard, std::string label, absl::Duration wait_max,
                 OnUnreachable on_unreachable = nullptr);
 
   // The norms that this shard is part of: those of its blocks, and for
@@ -79,7 +76,8 @@ class NormAllReduce : public std::enable_shared_from_this<NormAllReduce> {
 
   const std::string job_id_;
   const JobPass pass_;
-  const uint32_t ps_rank_;
+  const uint64_t routing_version_;
+  const uint32_t shard_;
   const uint64_t incarnation_;
   const std::vector<uint32_t> blocks_;  // and slots, as NormReducer has them
   const size_t dense_blocks_;

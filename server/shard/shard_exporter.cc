@@ -160,7 +160,7 @@ absl::Status ShardExporter::WriteHeader(const ControllerState& state,
   ShardStateHeader header;
   header.set_format(kShardStateFormat);
   header.set_job_id(config_->job_id);
-  header.set_ps_rank(config_->ps_rank);
+  header.set_ps_rank(config_->shard);
   header.set_cut_id(cut_id);
   for (uint32_t rank = 0; rank < state.workers.size(); ++rank) {
     const ControllerState::Worker& from = state.workers[rank];

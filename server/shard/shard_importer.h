@@ -15,17 +15,10 @@
 #include "server/shard/job_config.h"
 #include "server/shard/lane_executor.h"
 #include "server/shard/shard_layout.h"
+#include "server/shard/shard_start.h"
 #include "server/state/shard_state_reader.h"
 
 namespace syncline::ps {
-
-struct ShardImportOptions {
-  // Blocks and slots of other shards are left out, as where the states of
-  // another number of ps are read. Else they are errors.
-  bool passes_over_others = false;
-  // The counts of the shard and its tables are taken.
-  bool with_counts = true;
-};
 
 // The block that an import is reading.
 struct ImportedBlock {

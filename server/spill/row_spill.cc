@@ -298,9 +298,9 @@ absl::StatusOr<std::unique_ptr<SpillDirectory>> SpillDirectory::Open(
   return absl::WrapUnique(new SpillDirectory(std::move(folder)));
 }
 
-std::string SpillDirectory::PathFor(absl::string_view job,
+std::string SpillDirectory::PathFor(absl::string_view job, uint32_t shard,
                                     uint32_t table) const {
-  return absl::StrCat(path(), "/", job, ".table-", table);
+  return absl::StrCat(path(), "/", job, ".shard-", shard, ".table-", table);
 }
 
 }  // namespace syncline::ps

@@ -28,7 +28,8 @@ class SpillDirectory {
   const std::string& path() const { return folder_->path(); }
   // A path for a table's rows that no other has; nothing is made. In this
   // folder itself: one for each job would be left behind by its tables.
-  std::string PathFor(absl::string_view job, uint32_t table) const;
+  std::string PathFor(absl::string_view job, uint32_t shard,
+                      uint32_t table) const;
 
  private:
   explicit SpillDirectory(std::unique_ptr<LockedFolder> folder)

@@ -8,7 +8,7 @@ namespace {
 
 // Fills in the shares of one kind of bytes: `asked` of each table, 0: open.
 absl::Status Divide(absl::string_view kind, absl::string_view flag,
-                    uint64_t limit, uint64_t reserved,
+                    uint64_t limit, uint64_t reserved, uint64_t parts,
                     std::vector<uint64_t>* bytes) {
   uint64_t asked = 0;
   uint64_t open = 0;
@@ -23,7 +23,7 @@ absl::Status Divide(absl::string_view kind, absl::string_view flag,
                      ", ", left, " of ", limit, " are left (", flag, ")"));
   }
   for (uint64_t& of_table : *bytes) {
-    if (of_table == 0) of_table = (left - asked) / open;
+    if (of_table == 0) of_table = (left - asked) / open / parts;
   }
   return absl::OkStatus();
 }
@@ -31,7 +31,7 @@ absl::Status Divide(absl::string_view kind, absl::string_view flag,
 }  // namespace
 
 absl::StatusOr<TableBudget::Reservation> TableBudget::Reserve(
-    absl::Span<const Share> asked) {
+    absl::Span<const Share> asked, uint32_t parts) {
   std::vector<uint64_t> memory;
   std::vector<uint64_t> disk;
   for (const Share& table : asked) {
@@ -41,9 +41,9 @@ absl::StatusOr<TableBudget::Reservation> TableBudget::Reserve(
   MutexLock lock(&mu_);
   SYNCLINE_RETURN_IF_ERROR(Divide("memory", "--table-memory",
                                   limit_.memory_bytes, reserved_.memory_bytes,
-                                  &memory));
+                                  parts, &memory));
   SYNCLINE_RETURN_IF_ERROR(Divide("disk", "--table-disk", limit_.disk_bytes,
-                                  reserved_.disk_bytes, &disk));
+                                  reserved_.disk_bytes, parts, &disk));
   std::vector<Share> shares;
   for (size_t i = 0; i < asked.size(); ++i) {
     if (memory[i] < kLeastBytes) {

@@ -138,8 +138,13 @@ TEST_F(RefusalTest, StrangeCallers) {
              "does not show the secret of attempt 1");
   header().mutable_caller()->clear_job_secret();
   ExpectPush(absl::StatusCode::kPermissionDenied, "does not show the secret");
+  header().mutable_caller()->set_routing_version(0);
+  ExpectPush(absl::StatusCode::kAborted, "routing version 0, this ps is at 1");
   header().mutable_caller()->set_routing_version(2);
-  ExpectPush(absl::StatusCode::kAborted, "the current one is 1");
+  ExpectPush(absl::StatusCode::kUnavailable,
+             "routing version 2, this ps is at 1 and not yet there");
+  header().mutable_caller()->set_shard(1);
+  ExpectPush(absl::StatusCode::kFailedPrecondition, "shard 1 is not here");
   header().mutable_caller()->set_rank(7);
   ExpectPush(absl::StatusCode::kInvalidArgument, "ranks 0 to 1");
   header().mutable_caller()->set_incarnation(1);
@@ -244,12 +249,13 @@ TEST_F(RefusalTest, NormsOnlyAtTheFirstShardAndOnlyTrueOnes) {
   request.set_incarnation(501);
   request.set_attempt(kTestPass.attempt);
   request.set_job_secret(kTestPass.secret);
+  request.set_routing_version(1);
   const auto ask = [&](uint32_t ps) {
     FoldNormResponse response;
     return FromGrpcStatus(fixture_.stub(ps).FoldNorm(
         MakeContext(absl::Now() + kTimeout).get(), request, &response));
   };
-  EXPECT_THAT(Message(ask(1)), HasSubstr("are folded at ps:0"));
+  EXPECT_THAT(Message(ask(1)), HasSubstr("shard 0 is not here"));
   EXPECT_THAT(Message(ask(0)), HasSubstr("norms of 0 blocks from ps:1"));
   request.set_incarnation(1);
   EXPECT_EQ(ask(0).code(), absl::StatusCode::kFailedPrecondition);
@@ -277,6 +283,7 @@ TEST(PsServerTest, RefusesJobsItCannotRun) {
   EXPECT_THAT(open(), HasSubstr("MiB are available"));
   assignment.mutable_parameters(0)->add_dims(int64_t{1} << 40);
   EXPECT_THAT(open(), HasSubstr("tensor t0: more than"));
+  assignment.mutable_parameters(0)->mutable_dims()->RemoveLast();
   assignment.clear_workers();
   EXPECT_THAT(open(), HasSubstr("no worker"));
   EXPECT_THAT(Message(fixture.server(0).OpenJob(fixture.assignment(), 5)),

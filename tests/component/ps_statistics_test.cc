@@ -151,7 +151,7 @@ TEST_F(PsStatisticsTest, RefusesWhatItShould) {
   };
   using Request = FoldStatisticsRequest;
   EXPECT_EQ(refused([](Request* r) {
-              r->mutable_caller()->set_routing_version(9);
+              r->mutable_caller()->set_routing_version(0);
             }).code(),
             absl::StatusCode::kAborted);
   EXPECT_EQ(refused([](Request* r) {
@@ -169,7 +169,7 @@ TEST_F(PsStatisticsTest, RefusesWhatItShould) {
 
 absl::Status FoldAt(PsFixture* fixture, uint32_t ps) {
   FoldStatisticsRequest request;
-  *request.mutable_caller() = PlainWorker(fixture, 0).caller();
+  *request.mutable_caller() = PlainWorker(fixture, 0).caller(ps);
   request.add_values(1);
   request.set_wait_seconds(1);
   FoldStatisticsResponse response;

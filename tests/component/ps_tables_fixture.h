@@ -115,7 +115,7 @@ class RowWorker {
   absl::Status Init() {
     return plain_.Init(Flat(fixture_->map().element_count(), 1));
   }
-  Caller caller() const { return plain_.caller(); }
+  Caller caller(uint32_t shard) const { return plain_.caller(shard); }
   PlainWorker& plain() { return plain_; }
 
   // Keys of one shard in the order of messages.
@@ -133,7 +133,7 @@ class RowWorker {
                        uint64_t samples) const {
     PushRequest request;
     PushHeader* header = request.mutable_header();
-    *header->mutable_caller() = caller();
+    *header->mutable_caller() = caller(ps);
     header->set_clock(clock);
     const std::vector<int64_t> keys = KeysOf(ps, gradients);
     if (keys.empty()) return request;
@@ -155,7 +155,7 @@ class RowWorker {
   }
   PullRequest MakePull(uint32_t ps, int64_t clock, const Rows& wanted) const {
     PullRequest request;
-    *request.mutable_header()->mutable_caller() = caller();
+    *request.mutable_header()->mutable_caller() = caller(ps);
     request.mutable_header()->set_clock(clock);
     request.mutable_header()->set_wait_seconds(20);
     const std::vector<int64_t> keys = KeysOf(ps, wanted);
@@ -200,7 +200,7 @@ class RowWorker {
   absl::StatusOr<ScanTableResponse> Scan(uint32_t ps, uint64_t cut_id,
                                          const std::string& cursor) {
     ScanTableRequest request;
-    *request.mutable_header()->mutable_caller() = caller();
+    *request.mutable_header()->mutable_caller() = caller(ps);
     request.mutable_header()->set_cut_id(cut_id);
     request.mutable_header()->set_cursor(cursor);
     ScanTableResponse response;

@@ -205,7 +205,7 @@ TEST(PsTablesTest, AScansAnswerCountsUntilItIsSent) {
   ASSERT_TRUE(
       channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kTimeout)));
   ScanTableRequest request;
-  *request.mutable_header()->mutable_caller() = worker.caller();
+  *request.mutable_header()->mutable_caller() = worker.caller(0);
   request.mutable_header()->set_cut_id(9);
   relay.Stall(true);
   grpc::CompletionQueue unread;
@@ -238,11 +238,11 @@ TEST(PsTablesTest, AStaleRoutingVersionIsAborted) {
   RowWorker worker(&fixture, 0);
   ASSERT_OK(worker.Init());
   PushRequest push = worker.MakePush(0, 0, RandomRows(1, 5), 1);
-  push.mutable_header()->mutable_caller()->set_routing_version(2);
+  push.mutable_header()->mutable_caller()->set_routing_version(0);
   const absl::Status stale = worker.plain().Send(0, push);
   EXPECT_EQ(stale.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(stale.message()),
-              HasSubstr("routing version 2, the current one is 1"));
+              HasSubstr("routing version 0, this ps is at 1"));
 }
 
 TEST(PsTablesTest, WrongRowsAreRefused) {
@@ -251,6 +251,7 @@ TEST(PsTablesTest, WrongRowsAreRefused) {
   ASSERT_OK(worker.Init());
   const Rows gradients = RandomRows(1, 30);
   PushRequest other = worker.MakePush(1, 0, gradients, 1);
+  other.mutable_header()->mutable_caller()->set_shard(0);
   absl::Status refused = worker.plain().Send(0, other);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),

@@ -193,7 +193,8 @@ class Workers {
     std::vector<std::string> states;
     for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
       MemoryStateSink sink;
-      EXPECT_OK(fixture_->server(ps).ExportState("j-0001", cut_id, {}, &sink));
+      EXPECT_OK(
+          fixture_->server(ps).ExportState("j-0001", ps, cut_id, {}, &sink));
       states.push_back(std::move(sink.bytes));
     }
     EXPECT_OK(workers_[0]->plain().EndCut(cut_id));
@@ -397,19 +398,21 @@ TEST(ShardStateExportTest, OnlyAHeldCutIsExported) {
   Workers workers(one, &fixture);
   ASSERT_NO_FATAL_FAILURE(workers.Init());
   MemoryStateSink sink;
-  EXPECT_THAT(MessageOf(fixture.server(0).ExportState("j-0001", 1, {}, &sink)),
-              HasSubstr("cut 1 is not announced"));
-  EXPECT_EQ(fixture.server(0).ExportState("j-2", 1, {}, &sink).code(),
+  EXPECT_THAT(
+      MessageOf(fixture.server(0).ExportState("j-0001", 0, 1, {}, &sink)),
+      HasSubstr("cut 1 is not announced"));
+  EXPECT_EQ(fixture.server(0).ExportState("j-2", 0, 1, {}, &sink).code(),
             absl::StatusCode::kFailedPrecondition);
   ASSERT_NO_FATAL_FAILURE(workers.Run(0, 1));
   PlainWorker& chief = workers.worker(0).plain();
   ASSERT_OK(chief.BeginCut(1, {2, 2}));
-  EXPECT_THAT(MessageOf(fixture.server(0).ExportState("j-0001", 1, {}, &sink)),
-              HasSubstr("cut 1 is not passed yet"));
+  EXPECT_THAT(
+      MessageOf(fixture.server(0).ExportState("j-0001", 0, 1, {}, &sink)),
+      HasSubstr("cut 1 is not passed yet"));
   ASSERT_NO_FATAL_FAILURE(workers.Run(1, 2));
   ASSERT_OK(chief.PullCut(1).status());
   MemoryStateSink small(10000);
-  EXPECT_EQ(fixture.server(0).ExportState("j-0001", 1, {}, &small),
+  EXPECT_EQ(fixture.server(0).ExportState("j-0001", 0, 1, {}, &small),
             absl::ResourceExhaustedError("the sink is full"));
   // A sink in whose middle the cut ends: no state that has both sides of it.
   class EndsTheCut : public ps::ShardStateSink {
@@ -424,8 +427,9 @@ TEST(ShardStateExportTest, OnlyAHeldCutIsExported) {
     PlainWorker* const chief_;
     int records_ = 0;
   } ends(&chief);
-  EXPECT_THAT(MessageOf(fixture.server(0).ExportState("j-0001", 1, {}, &ends)),
-              HasSubstr("cut 1 has ended"));
+  EXPECT_THAT(
+      MessageOf(fixture.server(0).ExportState("j-0001", 0, 1, {}, &ends)),
+      HasSubstr("cut 1 has ended"));
 }
 
 // The other way would be two copies of a shard.
@@ -463,7 +467,7 @@ TEST(ShardStateExportTest, MemoryIsBoundedByAPiece) {
     uint64_t most = 0;
   } counts;
   const uint64_t before = Resident();
-  ASSERT_OK(fixture.server(0).ExportState("j-0001", 1, {}, &counts));
+  ASSERT_OK(fixture.server(0).ExportState("j-0001", 0, 1, {}, &counts));
   EXPECT_GT(counts.bytes, uint64_t{96} << 20);
   EXPECT_LT(counts.most, before + (uint64_t{12} << 20));
 }

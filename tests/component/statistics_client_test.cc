@@ -30,10 +30,24 @@ class StatisticsClientTest : public ::testing::Test {
  protected:
   worker::StatisticsClient::Options OptionsOf(uint32_t rank,
                                               absl::Duration step_timeout) {
-    return {.job_id = "j-0001",
-            .caller = PlainWorker(&fixture_, rank).caller(),
-            .root = {"ps:0", fixture_.address(0)},
-            .step_timeout = step_timeout};
+    return OptionsOf(rank, fixture_.address(0), step_timeout);
+  }
+  worker::StatisticsClient::Options OptionsOf(uint32_t rank,
+                                              const std::string& address,
+                                              absl::Duration step_timeout) {
+    return OptionsOf(PlainWorker(&fixture_, rank).caller(), address,
+                     step_timeout);
+  }
+  // The root is called at `address`.
+  worker::StatisticsClient::Options OptionsOf(const Caller& caller,
+                                              const std::string& address,
+                                              absl::Duration step_timeout) {
+    JobAssignment assignment = fixture_.assignment();
+    assignment.mutable_ps(0)->mutable_member()->set_address(address);
+    auto routing =
+        worker::CurrentRouting::Create(assignment, caller, step_timeout);
+    EXPECT_OK(routing.status());
+    return {.routing = *std::move(routing), .step_timeout = step_timeout};
   }
   static absl::Status FoldOne(worker::StatisticsClient* client) {
     std::vector<double> values = {1};
@@ -131,8 +145,8 @@ TEST_F(StatisticsClientTest, AWorkerThatIsSlowerThanOneAttemptIsWaitedFor) {
 TEST_F(StatisticsClientTest, AnAnswerThatDoesNotArriveIsAskedForAgain) {
   Relay relay(fixture_.address(0));
   testing::TestCounter retries;
-  worker::StatisticsClient::Options options = OptionsOf(0, absl::Seconds(2));
-  options.root.address = relay.address();
+  worker::StatisticsClient::Options options =
+      OptionsOf(0, relay.address(), absl::Seconds(2));
   options.telemetry.retries = &retries;
   worker::StatisticsClient chief(options);
   worker::StatisticsClient other(OptionsOf(1, absl::Seconds(20)));
@@ -172,9 +186,10 @@ TEST_F(StatisticsClientTest, CancelEndsAWait) {
 }
 
 TEST_F(StatisticsClientTest, AReplacedProcessIsRefused) {
-  worker::StatisticsClient::Options options = OptionsOf(0, absl::Seconds(20));
-  options.caller.set_incarnation(7);
-  worker::StatisticsClient zombie(options);
+  Caller replaced = PlainWorker(&fixture_, 0).caller();
+  replaced.set_incarnation(7);
+  worker::StatisticsClient zombie(
+      OptionsOf(replaced, fixture_.address(0), absl::Seconds(20)));
   zombie.BeginStep(0, nullptr);
   EXPECT_OK(zombie.status());
   const absl::Status refused = FoldOne(&zombie);

@@ -140,42 +140,32 @@ TEST_F(TableTrainingTest, RowsAreClippedBesideATrustRatio) {
 }
 
 // Blocks and slots that lie on random shards. Each shard has some slot.
-void Scatter(uint64_t seed, JobAssignment* assignment) {
-  const auto blocks = RoutingTable::Create(*assignment);
-  ASSERT_TRUE(blocks.ok()) << blocks.status();
+Routing Scattered(uint64_t seed, uint64_t version,
+                  const std::vector<uint32_t>& shard_ps,
+                  const JobAssignment& assignment) {
+  const auto blocks = RoutingTable::Create(assignment);
+  EXPECT_TRUE(blocks.ok()) << blocks.status();
   Random random(seed);
-  const auto shards = static_cast<uint32_t>(assignment->ps_size());
-  Routing* const routing = assignment->mutable_routing();
-  routing->set_version(7);
-  for (uint32_t shard = 0; shard < shards; ++shard) {
-    routing->add_shard_ps(shard);
-  }
+  const auto shards = static_cast<uint32_t>(shard_ps.size());
+  Routing routing;
+  routing.set_version(version);
+  routing.mutable_shard_ps()->Add(shard_ps.begin(), shard_ps.end());
   for (size_t i = 0; i < blocks->blocks().blocks().size(); ++i) {
-    routing->add_block_shards(static_cast<uint32_t>(random.Below(shards)));
+    routing.add_block_shards(static_cast<uint32_t>(random.Below(shards)));
   }
-  for (const TableInfo& info : assignment->tables()) {
-    Routing::Table* const table = routing->add_tables();
+  for (const TableInfo& info : assignment.tables()) {
+    Routing::Table* const table = routing.add_tables();
     for (uint32_t slot = 0; slot < info.slots(); ++slot) {
       table->add_slot_shards(slot < shards
                                  ? shards - 1 - slot
                                  : static_cast<uint32_t>(random.Below(shards)));
     }
   }
+  return routing;
 }
 
-TEST_F(TableTrainingTest, AScatteredRoutingTrainsTheSameBits) {
-  const auto scattered = [&](uint64_t seed, const JobSpec& spec) {
-    return TrainingCluster(
-               {.workers = 2,
-                .ps = 3,
-                .work_dir = dir_.File(absl::StrCat("s", ++clusters_)),
-                .data_root = dir_.path(),
-                .change_assignment =
-                    [seed](JobAssignment* assignment) {
-                      Scatter(seed, assignment);
-                    }})
-        .RunJob(spec, ModelText("40"));
-  };
+// Jobs whose bits depend on everything that is reduced over shards.
+std::vector<JobSpec> JobsOfAllReductions() {
   JobSpec clipped = TableSpecOf(OptimizerSpec::ADAGRAD);
   clipped.mutable_optimizer()->set_clip_norm(0.05f);
   JobSpec lamb = TableSpecOf(OptimizerSpec::LAMB);
@@ -184,14 +174,35 @@ TEST_F(TableTrainingTest, AScatteredRoutingTrainsTheSameBits) {
   lamb.mutable_tables(0)->mutable_optimizer()->set_kind(OptimizerSpec::SGD);
   JobSpec narrow = TableSpecOf();
   narrow.set_wire_type(WIRE_BFLOAT16);
-  for (const JobSpec& spec : {TableSpecOf(), clipped, lamb, narrow}) {
+  return {TableSpecOf(), clipped, lamb, narrow};
+}
+
+TEST_F(TableTrainingTest, AScatteredRoutingTrainsTheSameBits) {
+  const auto scattered = [&](const std::vector<uint32_t>& shard_ps,
+                             const JobSpec& spec) {
+    return TrainingCluster(
+               {.workers = 2,
+                .ps = 3,
+                .work_dir = dir_.File(absl::StrCat("s", ++clusters_)),
+                .data_root = dir_.path(),
+                .change_assignment =
+                    [&](JobAssignment* assignment) {
+                      *assignment->mutable_routing() =
+                          Scattered(shard_ps.size(), /*version=*/7, shard_ps,
+                                    *assignment);
+                    }})
+        .RunJob(spec, ModelText("40"));
+  };
+  for (const JobSpec& spec : JobsOfAllReductions()) {
     SCOPED_TRACE(spec.ShortDebugString());
     const auto one = Train(2, 1, spec);
     ASSERT_EQ(one.status, absl::OkStatus());
-    for (const uint64_t seed : {1, 2}) {
-      const auto other = scattered(seed, spec);
+    // One shard a ps, and several, of which the first is not on the first ps.
+    const std::vector<uint32_t> placements[] = {{0, 1, 2}, {2, 0, 2, 1, 0}};
+    for (const std::vector<uint32_t>& shard_ps : placements) {
+      const auto other = scattered(shard_ps, spec);
       ASSERT_EQ(other.status, absl::OkStatus());
-      EXPECT_EQ(other.weights, one.weights) << "seed " << seed;
+      EXPECT_EQ(other.weights, one.weights) << shard_ps.size() << " shards";
       ASSERT_EQ(other.evaluations.size(), one.evaluations.size());
       EXPECT_EQ(other.evaluations.back().loss(), one.evaluations.back().loss());
     }
@@ -199,7 +210,55 @@ TEST_F(TableTrainingTest, AScatteredRoutingTrainsTheSameBits) {
   // Rows that workers keep and ask for early take the same way.
   JobSpec async = TableSpecOf();
   async.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
-  EXPECT_EQ(scattered(3, async).status, absl::OkStatus());
+  EXPECT_EQ(scattered({1, 1, 0}, async).status, absl::OkStatus());
+}
+
+// Shards become more and fewer, move to other ps, and leave one. Each worker
+// has a step under way then, of which all is sent again.
+TEST_F(TableTrainingTest, AJobGoesOnByALaterRouting) {
+  WriteSamples(dir_.File("train.csv"), 1500, 1);
+  std::vector<JobSpec> specs = JobsOfAllReductions();
+  specs.push_back(TableSpecOf());
+  specs.back().mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  for (JobSpec& spec : specs) {
+    SCOPED_TRACE(spec.ShortDebugString());
+    // One epoch, whose end is behind all changes.
+    spec.mutable_training()->set_epochs(1);
+    spec.mutable_training()->set_batch_size(1);
+    // Alone, a worker's order is the order.
+    const bool is_sync = spec.consistency().mode() == ConsistencySpec::SYNC;
+    const uint32_t workers = is_sync ? 2 : 1;
+    const auto one = Train(workers, 1, spec);
+    ASSERT_EQ(one.status, absl::OkStatus());
+    JobAssignment assignment;
+    TrainingCluster cluster(
+        {.workers = workers,
+         .ps = 3,
+         .work_dir = dir_.File(absl::StrCat("r", ++clusters_)),
+         .data_root = dir_.path(),
+         .change_assignment = [&](JobAssignment* assigned) {
+           assignment = *assigned;
+         }});
+    ASSERT_EQ(cluster.Prepare(spec, ModelText("40")), absl::OkStatus());
+    cluster.Run();
+    const std::vector<uint32_t> placements[] = {
+        {2, 0, 2, 1, 0}, {1, 0}, {0, 1, 2, 2}};
+    uint64_t version = 1;
+    for (const std::vector<uint32_t>& shard_ps : placements) {
+      ++version;
+      ASSERT_EQ(cluster.ChangeRouting(
+                    Scattered(version, version, shard_ps, assignment),
+                    static_cast<int64_t>(60 * (version - 1))),
+                absl::OkStatus())
+          << "version " << version;
+    }
+    ASSERT_EQ(cluster.AwaitDone(absl::Minutes(2)), absl::OkStatus());
+    ASSERT_EQ(cluster.Stop(absl::Seconds(30)), absl::OkStatus());
+    const auto outcome = cluster.TakeOutcome();
+    EXPECT_EQ(outcome.weights, one.weights);
+    ASSERT_EQ(outcome.evaluations.size(), one.evaluations.size());
+    EXPECT_EQ(outcome.evaluations.back().loss(), one.evaluations.back().loss());
+  }
 }
 
 // [n] keys with [n, dim] values of a safetensors file.

@@ -94,9 +94,9 @@ class Shard {
   }
 
   absl::Status Import(std::string state) {
-    StringSource source(std::move(state));
-    ps::ShardStateSource* const sources[] = {&source};
-    return shard_->Import(sources, {.passes_over_others = true});
+    ps::ShardStart start{.states = {}, .options = {.passes_over_others = true}};
+    start.states.push_back(std::make_unique<StringSource>(std::move(state)));
+    return shard_->Import(start);
   }
   // Of a shard that has accepted a state.
   std::string Export() {

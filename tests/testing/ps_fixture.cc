@@ -61,17 +61,11 @@ PsFixture::PsFixture(const Options& options) {
   map_ =
       std::make_unique<BlockMap>(*BlockMap::Create(tensors, options.ps_count));
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
-    std::vector<MemoryStateSource> states;
-    for (const std::string& state : options.states) states.emplace_back(state);
-    std::vector<ps::ShardStateSource*> sources;
-    for (MemoryStateSource& state : states) sources.push_back(&state);
-    // Each takes what is its own; the counts arrive once.
     const absl::Status opened =
-        sources.empty() ? server(rank).OpenJob(assignment_, rank)
-                        : server(rank).RestoreJob(assignment_, rank, sources,
-                                                  {.passes_over_others = true,
-                                                   .with_counts = rank == 0},
-                                                  nullptr);
+        options.states.empty()
+            ? server(rank).OpenJob(assignment_, rank)
+            : server(rank).RestoreJob(assignment_, rank,
+                                      StartsOf(options.states), nullptr);
     if (!opened.ok()) std::fprintf(stderr, "%s\n", opened.ToString().c_str());
     SYNCLINE_CHECK(opened.ok());
   }
@@ -91,8 +85,9 @@ PlainWorker::PlainWorker(PsFixture* fixture, uint32_t rank)
   }
 }
 
-Caller PlainWorker::caller() const {
+Caller PlainWorker::caller(uint32_t shard) const {
   Caller caller;
+  caller.set_shard(shard);
   caller.set_job_id("j-0001");
   caller.set_rank(rank_);
   caller.set_incarnation(100 + rank_);
@@ -140,7 +135,7 @@ absl::Status PlainWorker::Scatter(uint32_t ps, const PullResponse& response,
 absl::Status PlainWorker::Init(const Flat& values, int64_t total_clocks) {
   for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
     InitRequest request;
-    *request.mutable_header()->mutable_caller() = caller();
+    *request.mutable_header()->mutable_caller() = caller(ps);
     request.mutable_header()->set_total_clocks(total_clocks);
     for (const uint32_t id : fixture_->map().shard_blocks(ps)) {
       request.mutable_header()->add_blocks(id);
@@ -158,7 +153,7 @@ PushRequest PlainWorker::MakePush(uint32_t ps, int64_t clock,
                                   uint64_t samples) const {
   PushRequest request;
   PushHeader* header = request.mutable_header();
-  *header->mutable_caller() = caller();
+  *header->mutable_caller() = caller(ps);
   header->set_clock(clock);
   header->set_sample_count(samples);
   for (const uint32_t id : fixture_->map().shard_blocks(ps)) {
@@ -178,7 +173,7 @@ PushRequest PlainWorker::MakePush(uint32_t ps, int64_t clock,
 
 PullRequest PlainWorker::MakePull(uint32_t ps, int64_t clock) const {
   PullRequest request;
-  *request.mutable_header()->mutable_caller() = caller();
+  *request.mutable_header()->mutable_caller() = caller(ps);
   request.mutable_header()->set_clock(clock);
   request.mutable_header()->set_wait_seconds(absl::ToDoubleSeconds(kTimeout));
   for (const uint32_t id : fixture_->map().shard_blocks(ps)) {
@@ -260,7 +255,7 @@ absl::StatusOr<Flat> PlainWorker::PushPull(int64_t clock, const Flat& gradient,
 absl::StatusOr<Flat> PlainWorker::PushPullNothing(int64_t clock) {
   for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
     PushRequest request;
-    *request.mutable_header()->mutable_caller() = caller();
+    *request.mutable_header()->mutable_caller() = caller(ps);
     request.mutable_header()->set_clock(clock);
     SYNCLINE_RETURN_IF_ERROR(Send(ps, request));
   }
@@ -271,7 +266,7 @@ absl::Status PlainWorker::BeginCut(uint64_t cut_id,
                                    std::vector<int64_t> clocks) {
   for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
     BeginCutRequest request;
-    *request.mutable_caller() = caller();
+    *request.mutable_caller() = caller(ps);
     request.set_cut_id(cut_id);
     request.mutable_clocks()->Add(clocks.begin(), clocks.end());
     request.set_hold_seconds(20);
@@ -285,7 +280,7 @@ absl::Status PlainWorker::BeginCut(uint64_t cut_id,
 absl::Status PlainWorker::EndCut(uint64_t cut_id) {
   for (uint32_t ps = 0; ps < fixture_->ps_count(); ++ps) {
     EndCutRequest request;
-    *request.mutable_caller() = caller();
+    *request.mutable_caller() = caller(ps);
     request.set_cut_id(cut_id);
     EndCutResponse response;
     SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).EndCut(

@@ -102,7 +102,7 @@ class PlainWorker {
                     absl::Duration timeout = absl::Seconds(20));
   absl::Status Send(uint32_t ps, const PullRequest& request,
                     absl::Duration timeout = absl::Seconds(20));
-  Caller caller() const;
+  Caller caller(uint32_t shard = 0) const;
 
  private:
   std::string Gather(uint32_t ps, const Flat& values) const;

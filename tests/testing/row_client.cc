@@ -170,6 +170,7 @@ Caller RowClient::MakeCaller() const {
   caller.set_rank(rank_);
   caller.set_incarnation(kTestWorkerIncarnation + rank_);
   caller.set_routing_version(1);
+  caller.set_shard(shard_);
   caller.set_attempt(kTestPass.attempt);
   caller.set_job_secret(kTestPass.secret);
   return caller;

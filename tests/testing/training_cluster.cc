@@ -7,11 +7,20 @@
 #include "absl/time/clock.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/cuts/cut_id.h"
 #include "common/job/job_spec_validator.h"
 #include "common/model/training_graph.h"
+#include "common/regime/job_regimes.h"
 #include "common/system/file.h"
+#include "common/wire/routing_table.h"
+#include "server/shard/shard_exporter.h"
 #include "tests/testing/assigned_job.h"
 #include "tests/testing/assignment_builder.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/fakes/shard_states.h"
+#include "worker/client/cut_calls.h"
+#include "worker/client/header_encoder.h"
+#include "worker/client/transport/fanout_call.h"
 
 namespace syncline {
 namespace {
@@ -104,6 +113,7 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
   for (uint32_t rank = 0; rank < options_.ps; ++rank) {
     SYNCLINE_RETURN_IF_ERROR(ps_[rank].server->OpenJob(assignment, rank));
   }
+  assignment_ = assignment;
   SchedulerMessage command;
   *command.mutable_prepare()->mutable_assignment() = assignment;
   for (const auto& worker : workers_) worker->OnCommand(command);
@@ -163,6 +173,60 @@ absl::Status TrainingCluster::AwaitDone(absl::Duration timeout) {
     }
     inbox_->changed.WaitUntil(&inbox_->mu, deadline);
   }
+}
+
+absl::Status TrainingCluster::ChangeRouting(const Routing& routing,
+                                            int64_t clock) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable before,
+                            RoutingTable::Create(assignment_));
+  // Speaks for the chief.
+  const worker::HeaderEncoder headers({.job_id = job_id_,
+                                       .incarnation = kTestWorkerIncarnation,
+                                       .routing_version = before.version(),
+                                       .pass = kTestPass},
+                                      {}, kPrepareTimeout);
+  worker::FanoutCall::Options fanout;
+  fanout.job_id = job_id_;
+  fanout.patience = kPrepareTimeout;
+  worker::CutCalls::Options options;
+  options.job_id = job_id_;
+  options.series = CutSeries::kScheduler;
+  for (uint32_t shard = 0; shard < before.shard_count(); ++shard) {
+    const uint32_t ps = before.PsOf(shard);
+    fanout.peers.push_back({absl::StrCat("ps:", ps), ps_[ps].address()});
+    options.shards.push_back(shard);
+  }
+  options.peers = fanout.peers;
+  options.spread = ReadRegimes(assignment_)->CutSpread();
+  worker::FanoutCall calls(fanout);
+  worker::CutCalls cuts(options, &headers, &calls);
+  const uint64_t name = MakeCutId(assignment_.attempt(), clock,
+                                  CutSeries::kScheduler, routings_++);
+  SYNCLINE_RETURN_IF_ERROR(
+      cuts.Begin({.id = name,
+                  .clocks = std::vector<int64_t>(options_.workers, clock)},
+                 absl::Minutes(1))
+          .status());
+  std::vector<std::string> states;
+  for (uint32_t shard = 0; shard < before.shard_count(); ++shard) {
+    MemoryStateSink sink;
+    absl::Status exported;
+    // Until the shard has passed the cut.
+    Eventually(kPrepareTimeout, [&] {
+      sink.bytes.clear();
+      exported = ps_[before.PsOf(shard)].server->ExportState(
+          job_id_, shard, cuts.WireId(name), {}, &sink);
+      return !absl::IsFailedPrecondition(exported);
+    });
+    SYNCLINE_RETURN_IF_ERROR(exported);
+    states.push_back(std::move(sink.bytes));
+  }
+  *assignment_.mutable_routing() = routing;
+  for (uint32_t rank = 0; rank < options_.ps; ++rank) {
+    SYNCLINE_RETURN_IF_ERROR(ps_[rank].server->ChangeRouting(
+        assignment_, rank, StartsOf(states), nullptr));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainingCluster::Stop(absl::Duration timeout) {

@@ -70,6 +70,10 @@ class TrainingCluster {
   absl::Status Prepare(JobSpec spec, absl::string_view model);
   void Run();
   absl::Status AwaitDone(absl::Duration timeout);
+  // Puts the job's shards where `routing` says, at a cut that is asked for at
+  // `clock` of every worker, and raised where they are past it. While workers
+  // run. Returns when all ps have gone there.
+  absl::Status ChangeRouting(const Routing& routing, int64_t clock);
   // Waits until all workers have released the job; closes it on the ps.
   absl::Status Stop(absl::Duration timeout);
   Outcome TakeOutcome();
@@ -110,7 +114,9 @@ class TrainingCluster {
   std::vector<std::optional<PsReport>> ps_reports_;       // of the last job
   int jobs_ = 0;
   std::string job_id_;
-  LengthDimension length_;  // of the job's model
+  JobAssignment assignment_;  // with the present routing
+  uint32_t routings_ = 0;     // that the job has had
+  LengthDimension length_;    // of the job's model
 };
 
 }  // namespace syncline

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/message_buffer.h"
 #include "common/wire/frame.h"
+#include "common/wire/routing_version.h"
 #include "common/wire/smallest_cut.h"
 #include "common/wire/wire_cut_use.h"
 
@@ -29,7 +30,7 @@ CutCoordinator CutCalls::MakeCoordinator() const {
     const FanoutCall::Peer& peer = options_.peers[shard];
     coordinator.shards.push_back(absl::StrCat(peer.name, " at ", peer.address));
   }
-  coordinator.attempt = headers_.caller().attempt();
+  coordinator.attempt = headers_.CallerOf(0).attempt();
   coordinator.series = options_.series;
   coordinator.spread = options_.spread;
   return CutCoordinator(std::move(coordinator));
@@ -64,9 +65,8 @@ absl::Status CutCalls::End(uint64_t cut_id, int64_t clock) {
   }
   // Another member has announced it.
   EndCutRequest request;
-  *request.mutable_caller() = headers_.caller();
   request.set_cut_id(cut_id);
-  return CallAll("EndCut", clock, ToByteBuffer(request));
+  return CallAll("EndCut", clock, &request);
 }
 
 uint64_t CutCalls::WireId(uint64_t cut_id) const {
@@ -105,7 +105,7 @@ void CutCalls::Send(const CutAction& action) {
   call.shard = options_.shards[action.shard];
   if (action.kind == CutAction::Kind::kBegin) {
     BeginCutRequest request;
-    *request.mutable_caller() = headers_.caller();
+    *request.mutable_caller() = headers_.CallerOf(call.shard);
     request.set_cut_id(action.cut_id);
     request.mutable_clocks()->Add(action.clocks.begin(), action.clocks.end());
     request.set_hold_seconds(absl::ToDoubleSeconds(action.hold));
@@ -115,7 +115,7 @@ void CutCalls::Send(const CutAction& action) {
     call.request = ToByteBuffer(request);
   } else {
     EndCutRequest request;
-    *request.mutable_caller() = headers_.caller();
+    *request.mutable_caller() = headers_.CallerOf(call.shard);
     request.set_cut_id(action.cut_id);
     call.method = "EndCut";
     call.request = ToByteBuffer(request);
@@ -125,6 +125,8 @@ void CutCalls::Send(const CutAction& action) {
     return absl::OkStatus();
   };
   call.on_refused = [this, action](const absl::Status& refusal) {
+    // The shard is elsewhere, and has refused nothing.
+    if (RoutingVersionOf(refusal).has_value()) return refusal;
     OnAnswer(action, refusal);
     return absl::OkStatus();
   };
@@ -163,21 +165,22 @@ void CutCalls::GiveAnswers(CutActions* actions) {
 absl::Status CutCalls::ReportActivity(int64_t clock, absl::string_view what,
                                       uint64_t done, uint64_t total) {
   ActivityRequest request;
-  *request.mutable_caller() = headers_.caller();
   request.set_clock(clock);
   request.set_what(std::string(what));
   request.set_done(done);
   request.set_total(total);
-  return CallAll("ReportActivity", clock, ToByteBuffer(request));
+  return CallAll("ReportActivity", clock, &request);
 }
 
+template <typename Request>
 absl::Status CutCalls::CallAll(const char* method, int64_t clock,
-                               const grpc::ByteBuffer& request) {
+                               Request* request) {
   for (const uint32_t shard : options_.shards) {
+    *request->mutable_caller() = headers_.CallerOf(shard);
     calls_->Start({.shard = shard,
                    .method = method,
                    .direction = FanoutCall::Direction::kPush,
-                   .request = request,
+                   .request = ToByteBuffer(*request),
                    .clock = clock});
   }
   return calls_->Wait();
@@ -188,7 +191,7 @@ absl::Status CutCalls::ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
   ScannedRows rows;
   for (uint32_t shard = 0; shard < options_.peers.size(); ++shard) {
     ScanTableHeader header;
-    *header.mutable_caller() = headers_.caller();
+    *header.mutable_caller() = headers_.CallerOf(shard);
     header.set_table(table);
     header.set_cut_id(cut_id);
     do {

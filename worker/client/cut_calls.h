@@ -76,9 +76,9 @@ class CutCalls {
   void OnAnswer(const CutAction& action, absl::Status status)
       ABSL_LOCKS_EXCLUDED(mu_);
   void GiveAnswers(CutActions* actions) ABSL_LOCKS_EXCLUDED(mu_);
-  // One call without payload to every shard that takes part.
-  absl::Status CallAll(const char* method, int64_t clock,
-                       const grpc::ByteBuffer& request);
+  // One call without payload to every shard that takes part; sets its caller.
+  template <typename Request>
+  absl::Status CallAll(const char* method, int64_t clock, Request* request);
   absl::Status ScanChunk(uint32_t shard, int64_t clock,
                          const ScanTableHeader& header, ScannedRows* rows);
 

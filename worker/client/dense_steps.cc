@@ -20,7 +20,7 @@ void DenseSteps::StartInit(int64_t total_clocks) {
           {.shard = shard,
            .method = "Init",
            .request = EncodeFrame(
-               context_.headers->MakeInit(total_clocks, chunk.blocks),
+               context_.headers->MakeInit(shard, total_clocks, chunk.blocks),
                ValueSlices(*context_.map, chunk, context_.tensors->values,
                            context_.tensors->owner)),
            .bytes = chunk.bytes});
@@ -111,8 +111,8 @@ void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.shard = chunk.shard;
   call.method = "Pull";
   call.direction = FanoutCall::Direction::kPull;
-  call.request =
-      EncodeFrame(context_.headers->MakePull(chunk.blocks, clock, cut_id), {});
+  call.request = EncodeFrame(
+      context_.headers->MakePull(chunk.shard, chunk.blocks, clock, cut_id), {});
   call.bytes = chunk.bytes;
   call.answer_bytes = chunk.bytes;
   call.clock = clock;

@@ -6,6 +6,7 @@
 #include "worker/client/transport/retry_policy.h"
 
 namespace syncline::worker {
+
 HeaderEncoder::HeaderEncoder(const Identity& identity, RegimeSchedule regimes,
                              absl::Duration step_timeout)
     : regimes_(std::move(regimes)),
@@ -18,20 +19,27 @@ HeaderEncoder::HeaderEncoder(const Identity& identity, RegimeSchedule regimes,
   caller_.set_job_secret(identity.pass.secret);
 }
 
-InitHeader HeaderEncoder::MakeInit(int64_t total_clocks,
+Caller HeaderEncoder::CallerOf(uint32_t shard) const {
+  Caller caller = caller_;
+  caller.set_shard(shard);
+  return caller;
+}
+
+InitHeader HeaderEncoder::MakeInit(uint32_t shard, int64_t total_clocks,
                                    absl::Span<const uint32_t> blocks) const {
   InitHeader header;
-  *header.mutable_caller() = caller_;
+  *header.mutable_caller() = CallerOf(shard);
   header.set_total_clocks(total_clocks);
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   return header;
 }
 
-PushHeader HeaderEncoder::MakePush(absl::Span<const uint32_t> blocks,
+PushHeader HeaderEncoder::MakePush(uint32_t shard,
+                                   absl::Span<const uint32_t> blocks,
                                    int64_t clock) const {
   PushHeader header;
   header.set_clock(clock);
-  *header.mutable_caller() = caller_;
+  *header.mutable_caller() = CallerOf(shard);
   header.mutable_blocks()->Add(blocks.begin(), blocks.end());
   header.set_wire_type(WireTypeOf(PushedType(clock)));
   return header;
@@ -48,10 +56,11 @@ PullHeader HeaderEncoder::MakePullPart(absl::Span<const uint32_t> blocks,
   return header;
 }
 
-PullHeader HeaderEncoder::MakePull(absl::Span<const uint32_t> blocks,
+PullHeader HeaderEncoder::MakePull(uint32_t shard,
+                                   absl::Span<const uint32_t> blocks,
                                    int64_t clock, uint64_t cut_id) const {
   PullHeader header = MakePullPart(blocks, clock, cut_id);
-  *header.mutable_caller() = caller_;
+  *header.mutable_caller() = CallerOf(shard);
   return header;
 }
 

@@ -28,7 +28,8 @@ class HeaderEncoder {
   HeaderEncoder(const Identity& identity, RegimeSchedule regimes,
                 absl::Duration step_timeout);
 
-  const Caller& caller() const { return caller_; }
+  // The calling rank, in a call to `shard`.
+  Caller CallerOf(uint32_t shard) const;
   // How the gradients of a step travel.
   ElementType PushedType(int64_t clock) const {
     return regimes_.At(clock).wire_type;
@@ -38,20 +39,21 @@ class HeaderEncoder {
     return cut_id == 0 ? regimes_.At(clock).wire_type : ElementType::kFloat32;
   }
 
-  InitHeader MakeInit(int64_t total_clocks,
+  InitHeader MakeInit(uint32_t shard, int64_t total_clocks,
                       absl::Span<const uint32_t> blocks) const;
   // Without the fields of the step but its clock.
-  PushHeader MakePush(absl::Span<const uint32_t> blocks, int64_t clock) const;
+  PushHeader MakePush(uint32_t shard, absl::Span<const uint32_t> blocks,
+                      int64_t clock) const;
   // The pull of a PushPull: without the caller, whom the push names.
   PullHeader MakePullPart(absl::Span<const uint32_t> blocks, int64_t clock,
                           uint64_t cut_id) const;
-  PullHeader MakePull(absl::Span<const uint32_t> blocks, int64_t clock,
-                      uint64_t cut_id) const;
+  PullHeader MakePull(uint32_t shard, absl::Span<const uint32_t> blocks,
+                      int64_t clock, uint64_t cut_id) const;
 
  private:
   const RegimeSchedule regimes_;
   const absl::Duration wait_;  // of a pull, at the shard
-  Caller caller_;
+  Caller caller_;              // of shard 0
 };
 
 }  // namespace syncline::worker

@@ -46,7 +46,7 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   fanout.on_unreachable = options.on_unreachable;
   fanout.telemetry = options.telemetry;
   fanout.shared.enabled = options.shared_memory;
-  fanout.shared.caller = headers.caller();
+  fanout.shared.caller = headers.CallerOf(0);
   fanout.shared.boot_id = options.boot_id;
   fanout.shared.window_bytes = options.shared_window_bytes;
   fanout.shared.region_bytes = RegionBytes(options, map);
@@ -125,10 +125,10 @@ absl::Status PsClient::Init(int64_t total_clocks) {
   // push, for which they wait for the blocks.
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     if (!map_.shard_blocks(shard).empty() || !TakesPart(shard)) continue;
-    calls_.Start(
-        {.shard = shard,
-         .method = "Init",
-         .request = EncodeFrame(headers_.MakeInit(total_clocks, {}), {})});
+    calls_.Start({.shard = shard,
+                  .method = "Init",
+                  .request = EncodeFrame(
+                      headers_.MakeInit(shard, total_clocks, {}), {})});
   }
   SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
   dense_.StartInit(total_clocks);

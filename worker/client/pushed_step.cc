@@ -23,7 +23,7 @@ void PushedStep::Abandon() {
 
 PushHeader PushedStep::Header(uint32_t shard,
                               absl::Span<const uint32_t> blocks) const {
-  PushHeader header = headers_.MakePush(blocks, step_.clock);
+  PushHeader header = headers_.MakePush(shard, blocks, step_.clock);
   header.set_sample_count(step_.sample_count);
   if (step_.sample_count > 0) {
     size_t count = map_.shard_blocks(shard).size();

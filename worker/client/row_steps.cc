@@ -120,7 +120,8 @@ void RowSteps::StartPull(const RowChunk& chunk,
   call.direction = FanoutCall::Direction::kPull;
   call.clock = clock;
   call.bytes = chunk.bytes;
-  PullHeader header = context_.headers->MakePull({}, clock, cut_id);
+  PullHeader header =
+      context_.headers->MakePull(chunk.shard, {}, clock, cut_id);
   std::vector<grpc::Slice> payload;
   AddWantedKeys(rows, chunk, context_.tensors->owner, &header, &payload);
   call.request = EncodeFrame(header, std::move(payload));

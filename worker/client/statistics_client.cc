@@ -7,6 +7,8 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/message_buffer.h"
+#include "common/update/reduction_root.h"
+#include "common/wire/routing_version.h"
 #include "common/wire/statistics_limits.h"
 #include "worker/client/transport/retry_policy.h"
 
@@ -15,13 +17,21 @@ namespace {
 
 FanoutCall::Options FanoutOptions(const StatisticsClient::Options& options) {
   FanoutCall::Options fanout;
-  fanout.job_id = options.job_id;
-  fanout.peers = {options.root};
+  const std::shared_ptr<const RoutedJob> job = options.routing->job();
+  fanout.job_id = options.routing->caller().job_id();
+  fanout.peers = {job->Peers()[kRootShard]};
   fanout.patience = options.step_timeout;
   // One call at a time.
   fanout.push_window_bytes = kFoldedValuesMax * sizeof(double);
   fanout.telemetry = options.telemetry;
-  fanout.on_unreachable = options.on_unreachable;
+  if (options.on_unreachable != nullptr) {
+    fanout.on_unreachable = [tell = options.on_unreachable,
+                             root = job->shards[kRootShard].member()](
+                                uint32_t, absl::Duration out_of_reach,
+                                const absl::Status& error) {
+      tell(root, out_of_reach, error);
+    };
+  }
   return fanout;
 }
 
@@ -41,7 +51,38 @@ absl::Status TakeSums(const grpc::ByteBuffer& message,
 }  // namespace
 
 StatisticsClient::StatisticsClient(const Options& options)
-    : options_(options), calls_(FanoutOptions(options)) {}
+    : options_(options), calls_(MakeCalls()) {
+  MutexLock lock(&mu_);
+  to_cancel_ = calls_;
+}
+
+void StatisticsClient::Cancel(const absl::Status& reason) {
+  options_.routing->Cancel(reason);
+  std::shared_ptr<FanoutCall> calls;
+  {
+    MutexLock lock(&mu_);
+    if (cancelled_.ok()) cancelled_ = reason;
+    calls = to_cancel_;
+  }
+  if (calls != nullptr) calls->Cancel(reason);
+}
+
+std::shared_ptr<FanoutCall> StatisticsClient::MakeCalls() const {
+  return std::make_shared<FanoutCall>(FanoutOptions(options_));
+}
+
+absl::Status StatisticsClient::GoOnElsewhere(const absl::Status& refusal) {
+  SYNCLINE_RETURN_IF_ERROR(options_.routing->Follow(refusal));
+  {
+    MutexLock lock(&mu_);
+    to_cancel_ = nullptr;
+  }
+  calls_.reset();
+  calls_ = MakeCalls();
+  MutexLock lock(&mu_);
+  to_cancel_ = calls_;
+  return cancelled_;
+}
 
 void StatisticsClient::BeginStep(int64_t clock, StepRecorder* recorder) {
   clock_ = clock;
@@ -83,7 +124,6 @@ absl::Status StatisticsClient::Leave() {
 
 FoldStatisticsRequest StatisticsClient::MakeRequest() const {
   FoldStatisticsRequest request;
-  *request.mutable_caller() = options_.caller;
   request.set_clock(clock_);
   request.set_fold(fold_);
   request.set_wait_seconds(absl::ToDoubleSeconds(
@@ -91,19 +131,24 @@ FoldStatisticsRequest StatisticsClient::MakeRequest() const {
   return request;
 }
 
-absl::Status StatisticsClient::Call(const FoldStatisticsRequest& request,
+absl::Status StatisticsClient::Call(FoldStatisticsRequest request,
                                     absl::Span<double> values) {
   const StepRecorder::Interval interval(recorder_, StepProfile::WAIT);
   const absl::Time begin = MonotonicNow();
-  // Nothing of a call runs any more when Wait has returned.
-  calls_.Start(
-      {.method = "FoldStatistics",
-       .request = ToByteBuffer(request),
-       .clock = clock_,
-       .on_response = [values](const grpc::ByteBuffer& response, absl::Time) {
-         return TakeSums(response, values);
-       }});
-  status_ = calls_.Wait();
+  do {
+    *request.mutable_caller() = options_.routing->caller();
+    request.mutable_caller()->set_shard(kRootShard);
+    // Nothing of a call runs any more when Wait has returned.
+    calls_->Start(
+        {.method = "FoldStatistics",
+         .request = ToByteBuffer(request),
+         .clock = clock_,
+         .on_response = [values](const grpc::ByteBuffer& response, absl::Time) {
+           return TakeSums(response, values);
+         }});
+    status_ = calls_->Wait();
+  } while (RoutingVersionOf(status_).has_value() &&
+           (status_ = GoOnElsewhere(status_)).ok());
   waited_ += MonotonicNow() - begin;
   return status_;
 }

@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string>
+#include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/base/mutex.h"
 #include "proto/parameter_server.pb.h"
+#include "worker/client/current_routing.h"
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/step_folds.h"
@@ -24,14 +27,13 @@ namespace syncline::worker {
 class StatisticsClient : public StepFolds {
  public:
   struct Options {
-    std::string job_id;
-    Caller caller;
-    FanoutCall::Peer root;
+    // Says where the root is, and who calls; outlives this.
+    std::shared_ptr<CurrentRouting> routing;
     absl::Duration step_timeout = absl::Seconds(60);
     // Of these, retries and held_back.
     ClientTelemetry telemetry = {};
-    // FanoutCall's; may be null.
-    std::function<void(uint32_t shard, absl::Duration out_of_reach,
+    // FanoutCall's, with the root; may be null.
+    std::function<void(const Member& peer, absl::Duration out_of_reach,
                        const absl::Status& error)>
         on_unreachable = nullptr;
   };
@@ -43,16 +45,19 @@ class StatisticsClient : public StepFolds {
   absl::Duration waited() const override { return waited_; }
   bool spoilt_by_others() const override { return spoilt_by_others_; }
   const absl::Status& status() const override { return status_; }
-  void Cancel(const absl::Status& reason) override { calls_.Cancel(reason); }
+  void Cancel(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   absl::Status FoldPiece(absl::Span<double> values);
   absl::Status FoldPieces(absl::Span<double> values);
   // A request for the step's next fold.
   FoldStatisticsRequest MakeRequest() const;
-  // The answer's sums replace `values`.
-  absl::Status Call(const FoldStatisticsRequest& request,
-                    absl::Span<double> values);
+  // The same calls, to the root of the present routing.
+  std::shared_ptr<FanoutCall> MakeCalls() const;
+  absl::Status GoOnElsewhere(const absl::Status& refusal)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // The answer's sums replace `values`. Sets the request's caller.
+  absl::Status Call(FoldStatisticsRequest request, absl::Span<double> values);
 
   const Options options_;
   int64_t clock_ = 0;
@@ -61,7 +66,10 @@ class StatisticsClient : public StepFolds {
   absl::Duration waited_;
   bool spoilt_by_others_ = false;
   absl::Status status_;
-  FanoutCall calls_;
+  std::shared_ptr<FanoutCall> calls_;  // the calling thread's
+  Mutex mu_;
+  absl::Status cancelled_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<FanoutCall> to_cancel_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace syncline::worker

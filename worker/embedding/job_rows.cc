@@ -111,12 +111,14 @@ absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
   SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
                             RoutingTable::Create(assignment));
   for (size_t t = 0; t < all.size(); ++t) {
-    SYNCLINE_RETURN_IF_ERROR(rows->AddTable(all[t], routing.tables()[t]));
+    SYNCLINE_RETURN_IF_ERROR(
+        rows->AddTable(static_cast<uint32_t>(t), all[t], routing.tables()[t]));
   }
   return rows;
 }
 
-absl::Status JobRows::AddTable(const Sizes& sizes, const TableMap& map) {
+absl::Status JobRows::AddTable(uint32_t table, const Sizes& sizes,
+                               const TableMap& map) {
   const RowBatch::Options& trained = sizes.trained;
   const int64_t ids =
       std::max(RowBatch::IdsMaxOf(trained),
@@ -130,9 +132,9 @@ absl::Status JobRows::AddTable(const Sizes& sizes, const TableMap& map) {
         " bytes, of which ", available, " are there, and there may be at most ",
         RowBatch::kIdsMax, " ids; use smaller batches or fewer `cache_rows`"));
   }
-  if (sizes.evaluated) evaluated_.push_back(Add(*sizes.evaluated, map));
-  current_.push_back(Add(trained, map));
-  next_.push_back(Add(trained, map));
+  if (sizes.evaluated) evaluated_.push_back(Add(table, *sizes.evaluated, map));
+  current_.push_back(Add(table, trained, map));
+  next_.push_back(Add(table, trained, map));
   caches_.push_back(sizes.cached > 0
                         ? std::make_unique<RowCache>(
                               sizes.cached, static_cast<size_t>(trained.dim),
@@ -148,7 +150,8 @@ absl::Span<RowBatch* const> JobRows::lookup() {
     options.dim = current_[t]->dim();
     options.samples_max = static_cast<int64_t>(lookup_max(t));
     options.lookups = {{.feed = static_cast<int>(t), .ids_per_sample = 1}};
-    lookup_.push_back(Add(options, current_[t]->map()));
+    lookup_.push_back(
+        Add(static_cast<uint32_t>(t), options, current_[t]->map()));
   }
   return lookup_;
 }
@@ -159,9 +162,17 @@ size_t JobRows::lookup_max(size_t table) const {
   return std::clamp<size_t>(kLookupBytes / row_bytes, 1, kLookupRowsMax);
 }
 
-RowBatch* JobRows::Add(const RowBatch::Options& options, const TableMap& map) {
+RowBatch* JobRows::Add(uint32_t table, const RowBatch::Options& options,
+                       const TableMap& map) {
+  tables_.push_back(table);
   owned_.push_back(std::make_unique<RowBatch>(options, map));
   return owned_.back().get();
+}
+
+void JobRows::UseRouting(const RoutingTable& routing) {
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    owned_[i]->UseMap(routing.tables()[tables_[i]]);
+  }
 }
 
 void Collect(const Batch& batch, absl::Span<RowBatch* const> rows) {

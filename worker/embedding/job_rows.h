@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
+#include "common/wire/routing_table.h"
 #include "proto/job.pb.h"
 #include "worker/embedding/row_batch.h"
 #include "worker/embedding/row_cache.h"
@@ -41,6 +42,8 @@ class JobRows {
   // for.
   absl::Span<RowBatch* const> lookup();
   size_t lookup_max(size_t table) const;
+  // Assigns all rows to the shards of a later routing of the job.
+  void UseRouting(const RoutingTable& routing);
   // The next step begins: `next` and `current` change places.
   void Advance() { current_.swap(next_); }
 
@@ -50,16 +53,19 @@ class JobRows {
                                                const TrainingGraph& training,
                                                bool evaluates);
   JobRows() = default;
-  RowBatch* Add(const RowBatch::Options& options, const TableMap& map);
+  RowBatch* Add(uint32_t table, const RowBatch::Options& options,
+                const TableMap& map);
   struct Sizes;
   // Sizes of each table of a job.
   static absl::StatusOr<std::vector<Sizes>> SizesOf(
       const JobSpec& spec, const Model& model, const TrainingGraph& training,
       bool evaluates);
   // Makes all batches of a table.
-  absl::Status AddTable(const Sizes& sizes, const TableMap& map);
+  absl::Status AddTable(uint32_t table, const Sizes& sizes,
+                        const TableMap& map);
 
   std::vector<std::unique_ptr<RowBatch>> owned_;
+  std::vector<uint32_t> tables_;  // of each of owned_
   std::vector<RowBatch*> current_;
   std::vector<RowBatch*> next_;
   std::vector<RowBatch*> evaluated_;

@@ -48,6 +48,14 @@ RowBatch::RowBatch(const Options& options, const TableMap& map)
   order_.reserve(static_cast<size_t>(capacity_));
 }
 
+void RowBatch::UseMap(const TableMap& map) {
+  SYNCLINE_CHECK(map.slots() == map_.slots());
+  map_ = map;
+  shard_starts_.resize(map.shard_count() + 1);
+  shard_next_.resize(map.shard_count());
+  GroupByShard();
+}
+
 void RowBatch::Collect(const Batch& batch) {
   SYNCLINE_CHECK(batch.size <= options_.samples_max);
   NumberKeys(batch);

@@ -53,6 +53,8 @@ class RowBatch {
   RowBatch(const RowBatch&) = delete;
   RowBatch& operator=(const RowBatch&) = delete;
 
+  // Assigns the rows to the shards of another placement of the same slots.
+  void UseMap(const TableMap& map);
   // Takes the keys of `batch`, which has at most samples_max samples, and
   // selects all of them to be pulled. Values are undefined then.
   void Collect(const Batch& batch);
@@ -135,7 +137,7 @@ class RowBatch {
   }
 
   const Options options_;
-  const TableMap map_;
+  TableMap map_;
   const size_t dim_;
   int64_t capacity_ = 1;
   KeyIndex index_;

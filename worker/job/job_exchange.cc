@@ -7,14 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
 #include "common/cuts/cut_use.h"
 #include "common/job/step_limits.h"
 #include "common/system/log.h"
-#include "common/update/reduction_root.h"
 #include "common/update/update_spec.h"
+#include "worker/client/current_routing.h"
 #include "worker/client/ps_client.h"
+#include "worker/client/routed_exchange.h"
 #include "worker/client/statistics_client.h"
 
 namespace syncline::worker {
@@ -42,27 +44,33 @@ std::vector<uint32_t> FirstUse(const TrainingGraph& training,
   return first_use;
 }
 
-// As errors name it.
-FanoutCall::Peer PeerOf(ReductionRoot::Role role,
-                        const Participant& participant) {
-  return {
-      absl::StrCat(RoleName(role), ":", participant.member().task().index()),
-      participant.member().address()};
+absl::Duration StepTimeout(const PreparedJob& job) {
+  return absl::Seconds(job.spec().limits().step_timeout_seconds());
 }
 
+std::shared_ptr<CurrentRouting> MakeRouting(const PreparedJob& job,
+                                            const JobProcess& process) {
+  Caller caller;
+  caller.set_job_id(job.assignment.job_id());
+  caller.set_rank(job.rank);
+  caller.set_incarnation(process.incarnation);
+  caller.set_attempt(job.assignment.attempt());
+  caller.set_job_secret(job.assignment.job_secret());
+  auto routing =
+      CurrentRouting::Create(job.assignment, caller, StepTimeout(job));
+  SYNCLINE_CHECK(routing.ok());  // PrepareJob has read it
+  return *std::move(routing);
+}
+
+// All but what the routing says.
 PsClient::Options ClientOptionsOf(const PreparedJob& job,
                                   const JobProcess& process) {
   PsClient::Options options;
   options.job_id = job.assignment.job_id();
   options.rank = job.rank;
   options.incarnation = process.incarnation;
-  options.routing_version = job.routing_version;
   options.pass = PassOf(job.assignment);
-  for (const Participant& ps : job.assignment.ps()) {
-    options.ps.push_back(PeerOf(ReductionRoot::Role::kPs, ps));
-  }
-  options.step_timeout =
-      absl::Seconds(job.spec().limits().step_timeout_seconds());
+  options.step_timeout = StepTimeout(job);
   options.cut_series =
       job.is_evaluator() ? CutSeries::kEvaluator : CutSeries::kChief;
   options.regimes = job.regimes;
@@ -71,27 +79,51 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.has_tables = job.rows != nullptr;
   options.on_non_finite = NonFiniteOf(job.spec().non_finite());
   options.telemetry = process.metrics->client();
-  options.on_unreachable = process.on_unreachable;
   options.shared_memory = process.shared_memory;
   return options;
 }
 
+std::unique_ptr<ParameterExchange> MakeClient(
+    PsClient::Options options, const JobProcess& process, DenseTensors tensors,
+    const std::shared_ptr<const RoutedJob>& routed) {
+  options.routing_version = routed->table.version();
+  options.ps = routed->Peers();
+  if (process.on_unreachable != nullptr) {
+    options.on_unreachable = [tell = process.on_unreachable, routed](
+                                 uint32_t shard, absl::Duration out_of_reach,
+                                 const absl::Status& error) {
+      tell(routed->shards[shard].member(), out_of_reach, error);
+    };
+  }
+  return std::make_unique<PsClient>(options, routed->table.blocks(),
+                                    std::move(tensors));
+}
+
+std::unique_ptr<ParameterExchange> MakeParameters(
+    const PreparedJob& job, const JobProcess& process,
+    std::shared_ptr<CurrentRouting> routing) {
+  RoutedExchange::Options options;
+  options.routing = std::move(routing);
+  options.make_client = [options = ClientOptionsOf(job, process), process,
+                         tensors = DenseTensorsOf(job)](const auto& routed) {
+    return MakeClient(options, process, tensors, routed);
+  };
+  if (job.rows != nullptr) {
+    options.on_routing = [rows = job.rows](const RoutingTable& table) {
+      rows->UseRouting(table);
+    };
+  }
+  return std::make_unique<RoutedExchange>(options);
+}
+
 // Null: each batch has its own statistics.
-std::unique_ptr<StatisticsClient> MakeStatistics(const PreparedJob& job,
-                                                 const JobProcess& process) {
+std::unique_ptr<StatisticsClient> MakeStatistics(
+    const PreparedJob& job, const JobProcess& process,
+    std::shared_ptr<CurrentRouting> routing) {
   if (!FoldsStatistics(job.spec()) || job.is_evaluator()) return nullptr;
   StatisticsClient::Options options;
-  options.job_id = job.assignment.job_id();
-  options.caller.set_job_id(options.job_id);
-  options.caller.set_rank(job.rank);
-  options.caller.set_incarnation(process.incarnation);
-  options.caller.set_routing_version(job.routing_version);
-  options.caller.set_attempt(job.assignment.attempt());
-  options.caller.set_job_secret(job.assignment.job_secret());
-  const ReductionRoot root = ReductionRootOf(job.assignment);
-  options.root = PeerOf(root.role, root.participant);
-  options.step_timeout =
-      absl::Seconds(job.spec().limits().step_timeout_seconds());
+  options.routing = std::move(routing);
+  options.step_timeout = StepTimeout(job);
   options.telemetry = process.metrics->client();
   options.on_unreachable = process.on_unreachable;
   return std::make_unique<StatisticsClient>(options);
@@ -123,9 +155,9 @@ void JobExchange::Cancel(const absl::Status& reason) const {
 }
 
 JobExchange MakeJobExchange(const PreparedJob& job, const JobProcess& process) {
-  return {.parameters = std::make_unique<PsClient>(
-              ClientOptionsOf(job, process), *job.map, DenseTensorsOf(job)),
-          .folds = MakeStatistics(job, process)};
+  const std::shared_ptr<CurrentRouting> routing = MakeRouting(job, process);
+  return {.parameters = MakeParameters(job, process, routing),
+          .folds = MakeStatistics(job, process, routing)};
 }
 
 DenseTensors DenseTensorsOf(const PreparedJob& job) {

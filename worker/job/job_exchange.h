@@ -34,7 +34,7 @@ struct JobProcess {
   bool shared_memory = true;         // with a ps on this host
   WorkerMetrics* metrics = nullptr;  // outlives the exchange
   // A ps is out of reach (FanoutCall), from a thread of gRPC; may be null.
-  std::function<void(uint32_t shard, absl::Duration out_of_reach,
+  std::function<void(const Member& peer, absl::Duration out_of_reach,
                      const absl::Status& error)>
       on_unreachable = nullptr;
 };

@@ -38,7 +38,7 @@ class Preparation {
     }
     ReadRegimesOfJob();
     if (!ResolveModel(std::move(model_bytes))) return;
-    PlaceBlocks();
+    CheckPlacement();
     OpenData();
     CreateExecutor();
     CreateRows();
@@ -97,7 +97,7 @@ class Preparation {
   }
 
   // The scheduler and every member must see the same parameters.
-  void PlaceBlocks() {
+  void CheckPlacement() {
     if (!AgreesWithAssignment()) {
       problems_.emplace_back(
           "model: its parameters are not those of the assignment; are all "
@@ -105,9 +105,7 @@ class Preparation {
       return;
     }
     const auto routing = RoutingTable::Create(job_.assignment);
-    if (!routing.ok()) return AddProblems("assignment", routing.status());
-    job_.map = routing->blocks();
-    job_.routing_version = routing->version();
+    if (!routing.ok()) AddProblems("assignment", routing.status());
   }
 
   bool AgreesWithAssignment() const {

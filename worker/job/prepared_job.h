@@ -12,7 +12,6 @@
 #include "common/model/training_graph.h"
 #include "common/regime/regime_schedule.h"
 #include "common/system/memory_claim.h"
-#include "common/wire/block_map.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "worker/compute/executor.h"
@@ -32,8 +31,6 @@ struct PreparedJob {
   RegimeSchedule regimes;  // of the assignment
   std::shared_ptr<const Model> model;
   TrainingGraph training;
-  std::optional<BlockMap> map;
-  uint64_t routing_version = 1;
   // Shared with slices on their way through gRPC, which point into its memory.
   std::shared_ptr<Executor> executor;
   int threads = 1;  // that it computes with

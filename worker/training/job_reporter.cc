@@ -58,12 +58,12 @@ void JobReporter::SendActivity(const std::string& activity) const {
   send_(std::move(message));
 }
 
-void JobReporter::SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
+void JobReporter::SendUnreachable(const Member& peer,
+                                  absl::Duration out_of_reach,
                                   const absl::Status& error) const {
   DaemonMessage message;
-  *message.mutable_unreachable() = MakePeerUnreachable(
-      assignment_.job_id(), assignment_.ps(static_cast<int>(shard)).member(),
-      out_of_reach, error);
+  *message.mutable_unreachable() =
+      MakePeerUnreachable(assignment_.job_id(), peer, out_of_reach, error);
   message.mutable_unreachable()->set_attempt(assignment_.attempt());
   send_(std::move(message));
 }

@@ -30,7 +30,7 @@ class JobReporter {
   // The work that the run does beside its steps, in words; empty: none any
   // more.
   void SendActivity(const std::string& activity) const;
-  void SendUnreachable(uint32_t shard, absl::Duration out_of_reach,
+  void SendUnreachable(const Member& peer, absl::Duration out_of_reach,
                        const absl::Status& error) const;
   // `released`: nothing of the job is left here.
   void SendDone(const absl::Status& status, bool released) const;

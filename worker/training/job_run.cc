@@ -390,9 +390,9 @@ JobExchange JobRun::MakeExchange() const {
       {.incarnation = options_.incarnation,
        .shared_memory = options_.shared_memory,
        .metrics = metrics_,
-       .on_unreachable = [this](uint32_t shard, absl::Duration out_of_reach,
+       .on_unreachable = [this](const Member& peer, absl::Duration out_of_reach,
                                 const absl::Status& error) {
-         reporter_.SendUnreachable(shard, out_of_reach, error);
+         reporter_.SendUnreachable(peer, out_of_reach, error);
        }});
 }
 

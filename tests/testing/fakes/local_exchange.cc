@@ -20,7 +20,7 @@ constexpr size_t kScannedRows = 7;
 absl::StatusOr<std::unique_ptr<LocalExchange>> LocalExchange::Create(
     const worker::PreparedJob& job) {
   SYNCLINE_ASSIGN_OR_RETURN(const ps::JobConfig config,
-                            ps::ReadJobConfig(job.assignment, /*ps_rank=*/0));
+                            ps::ReadJobConfig(job.assignment, /*shard=*/0));
   if (job.assignment.workers_size() != 1 || config.update.rule.clip_norm > 0 ||
       config.update.optimizer.kind == OptimizerKind::kLamb ||
       config.update.on_non_finite != OnNonFinite::kFailJob) {

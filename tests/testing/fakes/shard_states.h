@@ -5,7 +5,9 @@
 // their records one by one.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "google/protobuf/empty.pb.h"
 #include "gtest/gtest.h"
+#include "server/shard/shard_start.h"
 #include "server/state/shard_state_reader.h"
 #include "server/state/shard_state_stream.h"
 #include "server/state/shard_state_writer.h"
@@ -58,6 +61,20 @@ class MemoryStateSource : public ps::ShardStateSource {
   std::string bytes_;
   size_t at_ = 0;
 };
+
+// Each shard takes what is its own of all states; the first takes the counts.
+inline ps::ShardStarts StartsOf(std::vector<std::string> states) {
+  return [states = std::move(states)](
+             uint32_t shard) -> absl::StatusOr<ps::ShardStart> {
+    ps::ShardStart start{
+        .states = {},
+        .options = {.passes_over_others = true, .with_counts = shard == 0}};
+    for (const std::string& state : states) {
+      start.states.push_back(std::make_unique<MemoryStateSource>(state));
+    }
+    return start;
+  };
+}
 
 // A record that does not depend on the records before it.
 struct StateRecord {

@@ -43,13 +43,16 @@ std::string MethodPath(absl::string_view method) {
 }
 
 // The time since the last progress on the shard; none if it does not say.
-std::optional<absl::Duration> QuietFrom(const grpc::ByteBuffer& response) {
+std::optional<absl::Duration> QuietFrom(const grpc::ByteBuffer& response,
+                                        uint32_t shard) {
   ShardStatus status;
-  if (!FromByteBuffer(response, &status) || status.jobs_size() != 1) {
-    return std::nullopt;
+  if (!FromByteBuffer(response, &status)) return std::nullopt;
+  for (const ShardStatus::Job& of_shard : status.jobs()) {
+    if (of_shard.shard() != shard) continue;
+    const double seconds = of_shard.quiet_seconds();
+    return seconds < 0 ? absl::InfiniteDuration() : absl::Seconds(seconds);
   }
-  const double seconds = status.jobs(0).quiet_seconds();
-  return seconds < 0 ? absl::InfiniteDuration() : absl::Seconds(seconds);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -336,7 +339,9 @@ void FanoutCall::State::OnProbe(const ActiveCallPtr& active,
                                 const grpc::Status& status) {
   NoteReach(*active, /*is_probe=*/true, FromGrpcStatus(status));
   const RetryPolicy::Decision decision = active->retry->OnProbe(
-      status.ok() ? QuietFrom(active->response) : std::nullopt, MonotonicNow());
+      status.ok() ? QuietFrom(active->response, active->call.shard)
+                  : std::nullopt,
+      MonotonicNow());
   if (decision.next == RetryPolicy::Next::kResend) {
     Resend(active, decision.delay);
   } else {

@@ -34,7 +34,7 @@ class FanoutCall {
   // A call that finds no room there goes over the network, and is counted.
   struct SharedMemory {
     bool enabled = false;
-    Caller caller = {};
+    Caller caller = {};        // but for the shard
     std::string boot_id = {};  // of this host; empty: the system's
     // Bytes of calls that push, and as many of calls that pull, under way with
     // one ps at a time. A call takes part until it has been answered.

@@ -50,6 +50,7 @@ void ShmLinks::Register(uint32_t shard, bool read_only, RegionSource region,
                         ShmRegistration::Done done) {
   ShmRegistration::Options options;
   options.caller = options_.shared.caller;
+  options.caller.set_shard(shard);
   options.boot_id =
       options_.shared.boot_id.empty() ? BootId() : options_.shared.boot_id;
   options.deadline = MonotonicNow() + options_.patience;

@@ -32,6 +32,15 @@ TEST(ReductionRootTest, IsTheFirstPs) {
   EXPECT_EQ(RoleName(root.role), std::string("ps"));
 }
 
+TEST(ReductionRootTest, IsThePsThatHasTheFirstShard) {
+  JobAssignment job = JobOf(2, 3);
+  for (const uint32_t ps : {1, 0, 1}) {
+    job.mutable_routing()->add_shard_ps(ps);
+  }
+  EXPECT_TRUE(ReductionRootOf(job).Is(Role::kPs, 1));
+  EXPECT_EQ(ReductionRootOf(job).participant.member().incarnation(), 501u);
+}
+
 TEST(ReductionRootTest, IsTheFirstWorkerOfAJobWithoutPs) {
   const ReductionRoot root = ReductionRootOf(JobOf(0, 3));
   EXPECT_TRUE(root.Is(Role::kWorker, 0));

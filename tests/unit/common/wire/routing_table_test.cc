@@ -83,10 +83,9 @@ TEST(RoutingTableTest, WhatItCannotBelieveIsNamed) {
   EXPECT_THAT(Refusal(job), HasSubstr("routing.version is 0"));
 
   job = MakeRouted();
-  job.mutable_routing()->set_shard_ps(1, 0);
-  EXPECT_THAT(Refusal(job), HasSubstr("routing.shard_ps[1] is 0"));
-  job.mutable_routing()->add_shard_ps(1);
-  EXPECT_THAT(Refusal(job), HasSubstr("routing.shard_ps has 3 shards"));
+  job.mutable_routing()->set_shard_ps(1, 2);
+  EXPECT_THAT(Refusal(job),
+              HasSubstr("routing.shard_ps[1] is 2, the job has 2 ps"));
 
   job = MakeRouted();
   job.mutable_routing()->set_block_shards(2, 2);

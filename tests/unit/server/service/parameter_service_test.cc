@@ -120,12 +120,15 @@ class ParameterServiceTest : public ::testing::Test {
     ASSERT_OK(tables.status());
     job->config = *config;
     job->norms = std::make_shared<NormAllReduce>(
-        assignment, config->root, config->map, absl::Span<const TableMap>(), 0,
-        config->label, kTimeout);
+        assignment, *RoutingTable::Create(assignment), 0, config->label,
+        kTimeout);
     job->shard = std::make_shared<JobShard>(
         *config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
         nullptr, *std::move(tables));
-    ASSERT_OK(jobs_.Add(std::move(job)));
+    auto access = ReadJobAccess(assignment, 0);
+    ASSERT_OK(access.status());
+    ASSERT_OK(jobs_.Add(std::make_shared<const JobAccess>(*std::move(access)),
+                        {std::move(job)}));
     InitRequest init;
     *init.mutable_header()->mutable_caller() = CallerOf(0);
     init.mutable_header()->add_blocks(0);
@@ -134,13 +137,15 @@ class ParameterServiceTest : public ::testing::Test {
     ASSERT_OK(FromGrpcStatus(stub_->Init(Context().get(), init, &response)));
   }
   void CloseJob() {
-    const auto job = jobs_.Remove("j");
-    if (job == nullptr) return;
-    job->norms->Close(absl::CancelledError("over"));
-    job->shard->Close(absl::CancelledError("the job was closed"));
+    const auto shards = jobs_.Remove("j");
+    if (!shards.has_value()) return;
+    for (const auto& job : *shards) {
+      job->norms->Close(absl::CancelledError("over"));
+      job->shard->Close(absl::CancelledError("the job was closed"));
+    }
     lanes_.Drain();
   }
-  JobShard* shard() { return (*jobs_.Find("j"))->shard.get(); }
+  JobShard* shard() { return (*jobs_.Find("j", 0))->shard.get(); }
 
   static std::unique_ptr<grpc::ClientContext> Context() {
     return MakeContext(MonotonicNow() + kTimeout);
@@ -246,6 +251,7 @@ TEST_F(ParameterServiceTest, ReductionsRefuseAnOldIncarnation) {
   norm.set_incarnation(499);
   norm.set_attempt(kTestPass.attempt);
   norm.set_job_secret(kTestPass.secret);
+  norm.set_routing_version(1);
   FoldNormResponse norms;
   EXPECT_EQ(
       FromGrpcStatus(stub_->FoldNorm(Context().get(), norm, &norms)).code(),

@@ -33,14 +33,16 @@ class RecordingServer final : public PsServer {
     calls.push_back(absl::StrCat("open ", assignment.job_id(), " ", ps_rank));
     return while_opening == nullptr ? open_result : while_opening(go_on);
   }
-  absl::Status RestoreJob(const JobAssignment&, uint32_t,
-                          absl::Span<ShardStateSource* const>,
-                          const ShardImportOptions&,
+  absl::Status RestoreJob(const JobAssignment&, uint32_t, const ShardStarts&,
                           const GoOnCheck&) override {
     return absl::UnimplementedError("restore");
   }
-  absl::Status ExportState(const std::string&, uint64_t, const ShardSelection&,
-                           ShardStateSink*) override {
+  absl::Status ChangeRouting(const JobAssignment&, uint32_t, const ShardStarts&,
+                             const GoOnCheck&) override {
+    return absl::UnimplementedError("routing");
+  }
+  absl::Status ExportState(const std::string&, uint32_t, uint64_t,
+                           const ShardSelection&, ShardStateSink*) override {
     return absl::UnimplementedError("export");
   }
   std::optional<PsReport> CloseJob(const std::string& job_id,

@@ -27,8 +27,8 @@ ShardStatus::Table Emb(uint64_t rows, uint64_t pushed) {
 TEST(TableMetricsTest, CountsGoOnOverJobs) {
   MetricsRegistry registry;
   TableMetrics metrics(&registry);
-  metrics.Set("j-1", Emb(10, 5));
-  metrics.Set("j-1", Emb(12, 8));
+  metrics.Set("j-1", 0, Emb(10, 5));
+  metrics.Set("j-1", 0, Emb(12, 8));
   EXPECT_THAT(registry.Render(),
               HasSubstr("syncline_ps_table_rows{table=\"emb\",tier=\"memory\"} "
                         "12"));
@@ -36,11 +36,28 @@ TEST(TableMetricsTest, CountsGoOnOverJobs) {
   EXPECT_THAT(registry.Render(),
               HasSubstr("syncline_ps_table_rows{table=\"emb\",tier=\"memory\"} "
                         "0"));
-  metrics.Set("j-2", Emb(1, 1));
+  metrics.Set("j-2", 0, Emb(1, 1));
   const std::string text = registry.Render();
   EXPECT_THAT(text, HasSubstr("syncline_ps_table_pushed_rows_total{table="
                               "\"emb\"} 9"));
   EXPECT_THAT(text, HasSubstr("reason=\"budget\",table=\"emb\"} 18"));
+}
+
+TEST(TableMetricsTest, ShardsAddUpAndGoOnFromEarlierOnes) {
+  MetricsRegistry registry;
+  TableMetrics metrics(&registry);
+  metrics.Set("j-1", 0, Emb(10, 5));
+  metrics.Set("j-1", 2, Emb(4, 3));
+  // The job goes to a routing with one shard here, which has the counts of
+  // both.
+  metrics.Forget("j-1");
+  metrics.GoOn("j-1", 1, Emb(14, 8));
+  metrics.Set("j-1", 1, Emb(15, 10));
+  const std::string text = registry.Render();
+  EXPECT_THAT(text, HasSubstr("syncline_ps_table_rows{table=\"emb\",tier="
+                              "\"memory\"} 15"));
+  EXPECT_THAT(text, HasSubstr("syncline_ps_table_pushed_rows_total{table="
+                              "\"emb\"} 10"));
 }
 
 TEST(TableMetricsTest, JobsWithATableOfOneNameAddUp) {
@@ -56,12 +73,12 @@ TEST(TableMetricsTest, JobsWithATableOfOneNameAddUp) {
   };
   ShardStatus::Table hot = Emb(10, 5);
   hot.add_hot_keys()->set_pushes(7);
-  metrics.Set("j-1", hot);
+  metrics.Set("j-1", 0, hot);
   ShardStatus::Table cool = Emb(30, 2);
   cool.add_hot_keys()->set_pushes(3);
-  metrics.Set("j-2", cool);
+  metrics.Set("j-2", 0, cool);
   shows("40", "7");
-  metrics.Set("j-1", hot);
+  metrics.Set("j-1", 0, hot);
   shows("40", "7");
   EXPECT_THAT(registry.Render(),
               HasSubstr("pushed_rows_total{table=\"emb\"} 7"));

@@ -81,10 +81,11 @@ class Shard {
 
   absl::Status Import(const std::vector<std::string>& states,
                       const ShardImportOptions& options = {}) {
-    std::vector<MemoryStateSource> sources(states.begin(), states.end());
-    std::vector<ShardStateSource*> borrowed;
-    for (MemoryStateSource& source : sources) borrowed.push_back(&source);
-    return shard_->Import(borrowed, options);
+    ShardStart start{.states = {}, .options = options};
+    for (const std::string& state : states) {
+      start.states.push_back(std::make_unique<MemoryStateSource>(state));
+    }
+    return shard_->Import(start);
   }
   absl::StatusOr<std::string> Export(const ShardSelection& selection = {}) {
     MemoryStateSink sink;

@@ -48,12 +48,14 @@ class Fixture {
  public:
   explicit Fixture(FakePs::AnswerFunction root) : root_(std::move(root)) {
     const JobAssignment assignment = AssignmentBuilder({}, "j")
+                                         .Parameter("w", {4096})
                                          .PsAt(root_.address())
                                          .PsAt(root_.address())
                                          .Build();
+    const auto routing = RoutingTable::Create(assignment);
+    EXPECT_TRUE(routing.ok()) << routing.status();
     all_reduce_ = std::make_shared<NormAllReduce>(
-        assignment, ReductionRootOf(assignment), map_,
-        absl::Span<const TableMap>(), 1, "job j on ps:1", kTimeout,
+        assignment, *routing, 1, "job j on ps:1", kTimeout,
         [this](PeerUnreachable report) { told.Add(std::move(report)); });
   }
   ~Fixture() {

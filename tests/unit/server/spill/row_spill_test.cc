@@ -352,7 +352,8 @@ TEST(RowSpillTest, LimitsHaveALeast) {
 TEST(SpillDirectoryTest, BelongsToOneProcessAndIsEmptyAtFirst) {
   const TempDir temp;
   temp.Write("syncline-spill-0/job-7/table-0/000012.sst", "left over");
-  temp.Write("syncline-spill-syncline-ps-3/job-7.table-0/rows", "of 0.1.0");
+  temp.Write("syncline-spill-syncline-ps-3/job-7.shard-0.table-0/rows",
+             "of 0.1.0");
   temp.Write("syncline-spill-syncline-ps-3.lock", "");
   {
     const auto folder = SpillDirectory::Open(temp.path());
@@ -360,9 +361,10 @@ TEST(SpillDirectoryTest, BelongsToOneProcessAndIsEmptyAtFirst) {
     EXPECT_TRUE(fs::is_empty((*folder)->path()));
     EXPECT_FALSE(fs::exists(temp.File("syncline-spill-syncline-ps-3")));
     EXPECT_FALSE(fs::exists(temp.File("syncline-spill-syncline-ps-3.lock")));
-    EXPECT_NE((*folder)->PathFor("j-1", 0), (*folder)->PathFor("j-1", 1));
-    EXPECT_NE((*folder)->PathFor("j-1", 0), (*folder)->PathFor("j-2", 0));
-    RowSpill::Options options = Options((*folder)->PathFor("j-1", 0));
+    EXPECT_NE((*folder)->PathFor("j-1", 0, 0), (*folder)->PathFor("j-1", 0, 1));
+    EXPECT_NE((*folder)->PathFor("j-1", 0, 0), (*folder)->PathFor("j-1", 1, 0));
+    EXPECT_NE((*folder)->PathFor("j-1", 0, 0), (*folder)->PathFor("j-2", 0, 0));
+    RowSpill::Options options = Options((*folder)->PathFor("j-1", 0, 0));
     ASSERT_TRUE(RowSpill::Open(options).ok());
     EXPECT_EQ(fs::path(options.folder).parent_path(), (*folder)->path());
     EXPECT_FALSE(fs::exists(options.folder)) << "the store is gone";

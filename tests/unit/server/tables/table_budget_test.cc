@@ -41,6 +41,16 @@ TEST(TableBudgetTest, OpenOnesShareWhatIsLeft) {
   EXPECT_EQ(reserved->shares()[2].disk_bytes, 10 * kMiB);
 }
 
+// Three shards of a job, one after the other.
+TEST(TableBudgetTest, OpenOnesLeaveRoomForTheShardsToCome) {
+  const auto budget = Budget(100 * kMiB, 50 * kMiB);
+  const auto first = budget->Reserve({{40 * kMiB, 0}, {0, 0}}, /*parts=*/3);
+  EXPECT_EQ(Memory(first), (std::vector<uint64_t>{40, 20}));
+  const auto second = budget->Reserve({{0, 0}}, /*parts=*/2);
+  EXPECT_EQ(Memory(second), (std::vector<uint64_t>{20}));
+  EXPECT_EQ(Memory(budget->Reserve({{0, 0}})), (std::vector<uint64_t>{20}));
+}
+
 TEST(TableBudgetTest, AJobThatEndsGivesBack) {
   const auto budget = Budget(10 * kMiB, 0);
   auto first = budget->Reserve({{6 * kMiB, 0}});

@@ -86,6 +86,36 @@ TEST(RowBatchTest, EveryIdFindsItsRow) {
   }
 }
 
+// By shard: the slots of its runs.
+std::vector<std::vector<uint32_t>> SlotsByShard(const RowBatch& rows) {
+  std::vector<std::vector<uint32_t>> slots(rows.map().shard_count());
+  for (uint32_t shard = 0; shard < slots.size(); ++shard) {
+    for (const SlotRun& run : rows.ShardSlots(shard)) {
+      slots[shard].push_back(run.slot);
+    }
+  }
+  return slots;
+}
+
+TEST(RowBatchTest, RowsGoToTheShardsOfAnotherPlacement) {
+  Random random(5);
+  const Batch batch = RandomBatch(40, &random);
+  const auto moved = MakeRows(2);
+  const auto made = MakeRows(5);
+  moved->UseMap(made->map());
+  moved->Collect(batch);
+  made->Collect(batch);
+  EXPECT_EQ(SlotsByShard(*moved), SlotsByShard(*made));
+  // Those of a batch that is under way, too; keys keep their places.
+  const std::vector<int64_t> keys(made->keys().begin(), made->keys().end());
+  made->UseMap(MakeRows(3)->map());
+  const auto again = MakeRows(3);
+  again->Collect(batch);
+  EXPECT_EQ(SlotsByShard(*made), SlotsByShard(*again));
+  EXPECT_EQ(std::vector<int64_t>(made->keys().begin(), made->keys().end()),
+            keys);
+}
+
 TEST(RowBatchTest, ShardsHaveTheirSlotsAndThoseTheirKeys) {
   Random random(4);
   for (const uint32_t shards : {1u, 2u, 5u}) {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/grpc_status.h"
+#include "common/wire/routing_table.h"
 #include "common/wire/smallest_cut.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -137,7 +138,8 @@ class TrainerTest : public ::testing::Test {
     std::vector<std::string> problems;
     job_ = PrepareJob(assigned.assignment, rank, text, options, &problems);
     ASSERT_THAT(problems, IsEmpty());
-    ps_.UseMap(&*job_->map);
+    map_ = RoutingTable::Create(assigned.assignment)->blocks();
+    ps_.UseMap(&map_);
     Trainer::Options trainer;
     trainer.metrics = &metrics_;
     trainer.on_progress = [](const WorkerProgress&) {};
@@ -147,6 +149,7 @@ class TrainerTest : public ::testing::Test {
         trainer);
   }
 
+  BlockMap map_;
   ValuePs ps_;
   WorkerMetrics metrics_{nullptr};
   std::unique_ptr<PreparedJob> job_;

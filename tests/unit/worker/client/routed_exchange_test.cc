@@ -1,0 +1,227 @@
+// Goal: what was under way when the routing changed is made again, all of it
+// and once, by a client for the new one. Method: a client that writes down its
+// calls and is refused where a test says so; a fake ps brings the routing.
+
+#include "worker/client/routed_exchange.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/wire/routing_version.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/assignment_builder.h"
+#include "tests/testing/fakes/fake_ps.h"
+#include "tests/testing/status_matchers.h"
+
+namespace syncline::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The calls of all clients, in order: "2 Wait" is one by version 2.
+struct Log {
+  std::vector<std::string> calls;
+  // A call by version 1 that is refused, because the job is at version 2.
+  std::string refused;
+  std::vector<int64_t> cut_clocks = {7, 7};  // that BeginCut agrees on
+  absl::Status cancelled;
+};
+
+class LoggingClient final : public ParameterExchange {
+ public:
+  LoggingClient(uint64_t version, Log* log) : version_(version), log_(*log) {}
+
+  void Cancel(const absl::Status& reason) override { log_.cancelled = reason; }
+  absl::Status Init(int64_t) override { return Call("Init"); }
+  absl::Status Pull(int64_t clock) override {
+    return Call(absl::StrCat("Pull ", clock));
+  }
+  absl::Status PullRows(int64_t, uint64_t,
+                        absl::Span<RowBatch* const>) override {
+    return Call("PullRows");
+  }
+  absl::Status ReportActivity(int64_t, absl::string_view, uint64_t,
+                              uint64_t) override {
+    return Call("ReportActivity");
+  }
+  absl::StatusOr<std::vector<int64_t>> BeginCut(const Cut& cut) override {
+    const absl::Status begun =
+        Call(absl::StrCat("BeginCut ", absl::StrJoin(cut.clocks, ",")));
+    if (!begun.ok()) return begun;
+    return log_.cut_clocks;
+  }
+  absl::Status PullCut(uint64_t, int64_t) override { return Call("PullCut"); }
+  absl::Status ScanTable(uint32_t, int64_t, uint64_t, int64_t,
+                         RowSink) override {
+    return Call("ScanTable");
+  }
+  absl::Status EndCut(uint64_t, int64_t) override { return Call("EndCut"); }
+  void BeginStep(const Step& step) override {
+    abandoned_ = false;
+    Note(absl::StrCat("BeginStep ", step.clock));
+  }
+  void PullEarly(absl::Span<RowBatch* const>, int64_t) override {
+    Note("PullEarly");
+  }
+  void AbandonStep(bool own_values) override {
+    abandoned_ = true;
+    Note(absl::StrCat("AbandonStep ", own_values));
+  }
+  bool step_abandoned() const override { return abandoned_; }
+  void OnGradientReady(uint32_t tensor) override {
+    Note(absl::StrCat("gradient ", tensor));
+  }
+  void EndBackward(absl::Span<RowBatch* const>) override {
+    Note("EndBackward");
+  }
+  absl::Status Wait() override { return Call("Wait"); }
+  WaitTimes wait_times() const override { return {}; }
+
+ private:
+  void Note(const std::string& call) {
+    log_.calls.push_back(absl::StrCat(version_, " ", call));
+  }
+  absl::Status Call(const std::string& call) {
+    Note(call);
+    if (version_ > 1 || call != log_.refused) return absl::OkStatus();
+    return WithRoutingVersion(absl::AbortedError("elsewhere"), 2);
+  }
+
+  const uint64_t version_;
+  Log& log_;
+  bool abandoned_ = false;
+};
+
+class RoutedExchangeTest : public ::testing::Test {
+ protected:
+  RoutedExchangeTest() {
+    const JobAssignment assignment = AssignmentBuilder({}, "j")
+                                         .Parameter("w", {4096})
+                                         .Workers(2)
+                                         .PsAt(ps_.address())
+                                         .Build();
+    response_.mutable_routing()->set_version(2);
+    *response_.mutable_ps() = assignment.ps();
+    Caller caller;
+    caller.set_job_id("j");
+    auto routing =
+        CurrentRouting::Create(assignment, caller, absl::Seconds(20));
+    EXPECT_OK(routing.status());
+    RoutedExchange::Options options;
+    options.routing = *std::move(routing);
+    options.make_client = [this](const std::shared_ptr<const RoutedJob>& job) {
+      return std::make_unique<LoggingClient>(job->table.version(), &log_);
+    };
+    options.on_routing = [this](const RoutingTable& table) {
+      log_.calls.push_back(absl::StrCat("rows to ", table.version()));
+    };
+    exchange_ = std::make_unique<RoutedExchange>(options);
+  }
+
+  Log log_;
+  GetRoutingResponse response_;
+  FakePs ps_{[this](const FakePs::Call&) {
+    return FakePs::Answer{.response = response_.SerializeAsString()};
+  }};
+  std::unique_ptr<RoutedExchange> exchange_;
+};
+
+TEST_F(RoutedExchangeTest, AStepIsHandedOverAgain) {
+  log_.refused = "Wait";
+  RowBatch* const no_rows[] = {nullptr};
+  exchange_->BeginStep({.clock = 4, .sample_count = 1});
+  exchange_->PullEarly(no_rows, 3);
+  exchange_->OnGradientReady(1);
+  exchange_->OnGradientReady(0);
+  exchange_->EndBackward({});
+  EXPECT_OK(exchange_->Wait());
+  EXPECT_THAT(
+      log_.calls,
+      ElementsAre("1 BeginStep 4", "1 PullEarly", "1 gradient 1",
+                  "1 gradient 0", "1 EndBackward", "1 Wait", "rows to 2",
+                  "2 BeginStep 4", "2 PullEarly", "2 gradient 1",
+                  "2 gradient 0", "2 EndBackward", "2 Wait"));
+  log_.calls.clear();
+  EXPECT_OK(exchange_->Pull(5));
+  EXPECT_THAT(log_.calls, ElementsAre("2 Pull 5")) << "the step is over";
+}
+
+TEST_F(RoutedExchangeTest, AnAbandonedStepStaysSo) {
+  log_.refused = "Wait";
+  exchange_->BeginStep({.clock = 4, .sample_count = 1});
+  exchange_->AbandonStep(/*own_values=*/true);
+  exchange_->EndBackward({});
+  EXPECT_OK(exchange_->Wait());
+  EXPECT_TRUE(exchange_->step_abandoned());
+  EXPECT_THAT(log_.calls,
+              ElementsAre("1 BeginStep 4", "1 AbandonStep 1", "1 EndBackward",
+                          "1 Wait", "rows to 2", "2 BeginStep 4",
+                          "2 AbandonStep 0", "2 EndBackward", "2 Wait"))
+      << "its values are counted once";
+}
+
+// A call between the step's begin and its end finds out.
+TEST_F(RoutedExchangeTest, AStepIsHandedOverAsFarAsItIs) {
+  log_.refused = "ReportActivity";
+  exchange_->BeginStep({.clock = 4, .sample_count = 1});
+  exchange_->OnGradientReady(1);
+  EXPECT_OK(exchange_->ReportActivity(4, "computing", 1, 2));
+  exchange_->OnGradientReady(0);
+  exchange_->EndBackward({});
+  EXPECT_OK(exchange_->Wait());
+  EXPECT_THAT(log_.calls,
+              ElementsAre("1 BeginStep 4", "1 gradient 1", "1 ReportActivity",
+                          "rows to 2", "2 BeginStep 4", "2 gradient 1",
+                          "2 ReportActivity", "2 gradient 0", "2 EndBackward",
+                          "2 Wait"));
+}
+
+TEST_F(RoutedExchangeTest, AnOpenCutIsAnnouncedAgain) {
+  log_.refused = "PullCut";
+  const auto agreed = exchange_->BeginCut({.id = 9, .clocks = {5, 5}});
+  ASSERT_OK(agreed.status());
+  EXPECT_THAT(*agreed, ElementsAre(7, 7));
+  EXPECT_OK(exchange_->PullCut(9, 7));
+  EXPECT_OK(exchange_->EndCut(9, 7));
+  EXPECT_THAT(log_.calls,
+              ElementsAre("1 BeginCut 5,5", "1 PullCut", "rows to 2",
+                          "2 BeginCut 7,7", "2 PullCut", "2 EndCut"));
+}
+
+TEST_F(RoutedExchangeTest, ACutThatRanksHavePassedMeanwhileIsLostByName) {
+  log_.refused = "PullCut";
+  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
+  log_.cut_clocks = {8, 8};
+  const absl::Status pulled = exchange_->PullCut(9, 7);
+  EXPECT_EQ(pulled.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(pulled.message()),
+              HasSubstr("cut 9 was at clocks 7,7 when the job's routing "
+                        "changed, and can now only be had at 8,8"));
+}
+
+TEST_F(RoutedExchangeTest, AnEndedCutIsForgotten) {
+  log_.refused = "Pull 8";
+  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
+  EXPECT_OK(exchange_->EndCut(9, 7));
+  log_.calls.clear();
+  EXPECT_OK(exchange_->Pull(8));
+  EXPECT_THAT(log_.calls, ElementsAre("1 Pull 8", "rows to 2", "2 Pull 8"));
+}
+
+TEST_F(RoutedExchangeTest, ACancelReachesTheClientOfTheTime) {
+  exchange_->Cancel(absl::CancelledError("stopped"));
+  EXPECT_EQ(log_.cancelled, absl::CancelledError("stopped"));
+  log_.cancelled = absl::OkStatus();
+  // What is refused later does not go on.
+  log_.refused = "Pull 8";
+  EXPECT_EQ(exchange_->Pull(8), absl::CancelledError("stopped"));
+}
+
+}  // namespace
+}  // namespace syncline::worker
