@@ -31,14 +31,19 @@ int64_t AllowedSpread(const RegimeSchedule& regimes, int64_t least) {
 }
 
 // A worker that is held at its cut must not keep another from reaching its own:
-// that one would wait for the cut, and the cut for it.
+// that one would wait for the cut, and the cut for it. A worker that has
+// finished waits for nothing, wherever its cut is. But its last clocks must be
+// applied by then, or the state at the cut lacks them.
 absl::Status CheckCutSpread(const ConsistencyOptions& options,
                             absl::Span<const PushLedger> workers,
                             absl::Span<const int64_t> clocks) {
   int64_t least = std::numeric_limits<int64_t>::max();
   int64_t most = 0;
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
-    if (workers[rank].finished()) continue;
+    if (workers[rank].finished()) {
+      most = std::max(most, workers[rank].closed());
+      continue;
+    }
     least = std::min(least, clocks[rank]);
     most = std::max(most, clocks[rank]);
   }

@@ -101,5 +101,19 @@ TEST_F(CutClocksTest, AWorkerThatHasFinishedHoldsUpNone) {
   EXPECT_TRUE(Check({1, 9}).ok());
 }
 
+// In SYNC its last clocks are not applied before the others have made them.
+TEST_F(CutClocksTest, ACutHasTheLastClocksOfAWorkerThatHasFinished) {
+  Push(0);
+  Push(0);
+  Push(0, /*closes=*/true, /*finishes=*/true);
+  EXPECT_THAT(Check({3, 1}).message(), HasSubstr("2 apart"));
+  EXPECT_THAT(Check({9, 2}).message(), HasSubstr("1 apart"));
+  EXPECT_TRUE(Check({3, 3}).ok());
+  options_.regimes = RegimeSchedule(TrainingRegime{
+      .mode = ConsistencyMode::kBoundedStaleness, .staleness_bound = 1});
+  EXPECT_TRUE(Check({3, 1}).ok()) << "it is applied as soon as it comes";
+  EXPECT_FALSE(Check({3, 0}).ok());
+}
+
 }  // namespace
 }  // namespace syncline::ps
