@@ -64,15 +64,9 @@ Job::Job(StoredJob stored, Options options)
     status_.mutable_evaluator()->mutable_member()->clear_incarnation();
   }
   // An earlier scheduler has abandoned an attempt.
-  if (options_.retry == nullptr || status_.state() != QUEUED ||
-      status_.attempt() == 0) {
-    return;
+  if (status_.state() == QUEUED && status_.attempt() > 0) {
+    attempt_->start_clock = status_.progress().clock();
   }
-  attempt_->start_clock =
-      options_
-          .retry(status_, status_.transitions().rbegin()->reason(),
-                 kExitRetryable)
-          .value_or(0);
 }
 
 void Job::AddDoneRank(uint32_t rank) {
@@ -512,6 +506,8 @@ bool Job::Abandon(absl::string_view reason, int exit_code, absl::Time now,
       now, actions);
   status_.clear_done_ranks();
   status_.clear_progress();
+  // For a scheduler that starts anew before there is another attempt.
+  status_.mutable_progress()->set_clock(*start_clock);
   status_.set_waiting_for(absl::StrCat("the members of attempt ",
                                        status_.attempt(), " to release it"));
   ForgetEvaluations(*start_clock, &status_);

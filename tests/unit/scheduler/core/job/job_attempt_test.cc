@@ -173,9 +173,14 @@ TEST_F(JobAttemptTest, ARestartedSchedulerGoesOnWithTheNext) {
   restarted.OnRestart(now_, &actions_);
   EXPECT_TRUE(restarted.IsWaiting());
   stored.status = restarted.status();
+  // The policy, which would name another clock now, is not asked again.
   Job again(stored, {.prepare_timeout = absl::Seconds(60),
                      .grace = absl::Seconds(2),
-                     .retry = OnceFromClock20});
+                     .retry = [](const JobStatus&, absl::string_view,
+                                 int) -> std::optional<int64_t> {
+                       ADD_FAILURE() << "asked for a clock that is known";
+                       return 10;
+                     }});
   again.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "third",
               now_, &actions_);
   EXPECT_EQ(Assigned().attempt(), 2u);
