@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/aligned_buffer.h"
+#include "common/base/check.h"
 #include "kernels/convolution.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/kernel_table.h"
@@ -38,6 +39,9 @@ void CpuStream::Clear(void* to, size_t bytes) {
   const CpuKernel kernel(*this);
   if (bytes > 0) std::memset(to, 0, bytes);
 }
+
+// Work begins when it is queued, so there is nothing to queue behind.
+void CpuStream::Wait(Event& event) { SYNCLINE_CHECK(event.Wait().ok()); }
 
 const KernelTable& CpuDevice::kernels() const {
   static const KernelTable table = {

@@ -18,6 +18,7 @@ class CpuStream : public Stream {
   void CopyToHost(void* to, const void* from, size_t bytes) override;
   void Copy(void* to, const void* from, size_t bytes) override;
   void Clear(void* to, size_t bytes) override;
+  void Wait(Event& event) override;
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
   // A kernel begins or has ended: for devices of tests, which see to it that

@@ -58,6 +58,8 @@ class DeviceMemory {
   bool is_pinned_ = false;
 };
 
+class Event;
+
 // A queue of a device's work: kernels and copies run one after the other, in
 // the order in which they were put in. Calls return as soon as the work is in
 // the queue; on the host the work is then done. One thread at a time.
@@ -73,6 +75,9 @@ class Stream {
   // Within the device. The ranges are the same or do not overlap.
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   virtual void Clear(void* to, size_t bytes) = 0;  // with zeros
+  // Work that is queued from now on begins when the latest Record of `event`,
+  // in any stream of this device, is done. Does not block.
+  virtual void Wait(Event& event) = 0;
 
   // Blocks until all work before this call is done. Errors: Internal: the
   // device failed; nothing more can be expected of it.

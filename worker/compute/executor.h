@@ -30,10 +30,11 @@ class GradientListener {
   virtual ~GradientListener() = default;
 
   // The kernels that write gradient `i`, and its copy to the host, are in the
-  // device's stream; `done` is behind them. From then on until the next step
-  // `values` is final. Comes before on_gradient(i), once per parameter, from
-  // the thread of the step. The loss need not be known yet: unless TrainStep
-  // returns OK, nothing that was read may be used.
+  // device's stream; `done` is behind them, so a stream of the listener's own
+  // can wait for it. From then on until the next step `values` is final. Comes
+  // before on_gradient(i), once per parameter, from the thread of the step. The
+  // loss need not be known yet: unless TrainStep returns OK, nothing that was
+  // read may be used.
   virtual void OnGradientQueued(int i, const float* values, Event& done) = 0;
 };
 

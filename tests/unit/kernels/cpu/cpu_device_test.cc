@@ -55,6 +55,8 @@ TEST(CpuDeviceTest, AnEventIsDoneWhenItIsRecorded) {
   (*event)->Record(stream);
   EXPECT_TRUE((*event)->IsDone());
   EXPECT_TRUE((*event)->Wait().ok());
+  CpuStream other(&ThisMachine());
+  other.Wait(**event);
 }
 
 }  // namespace
