@@ -101,6 +101,34 @@ class BatchStatisticsTest : public ::testing::Test {
   int clusters_ = 0;
 };
 
+// Steps are under way, and reduce statistics, while the shards move.
+TEST_F(BatchStatisticsTest, AJobGoesOnByALaterRouting) {
+  JobSpec spec = Spec();
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(2400);
+  spec.mutable_training()->set_epochs(1);
+  spec.mutable_training()->set_batch_size(4);
+  auto still = MakeCluster(2, 2)->RunJob(spec, kModel);
+  ASSERT_EQ(still.status, absl::OkStatus());
+  const auto cluster = MakeCluster(2, 2);
+  ASSERT_EQ(cluster->Prepare(spec, kModel), absl::OkStatus());
+  cluster->Run();
+  Routing routing;
+  routing.set_version(2);
+  for (const uint32_t ps : {0, 1, 0}) routing.add_shard_ps(ps);
+  ASSERT_EQ(cluster->ChangeRouting(routing, 20), absl::OkStatus());
+  Routing elsewhere = routing;
+  elsewhere.set_version(3);
+  elsewhere.set_shard_ps(0, 1);
+  const absl::Status moved = cluster->ChangeRouting(elsewhere, 40);
+  EXPECT_EQ(moved.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(moved.message()),
+              AllOf(HasSubstr("routing version 3 puts shard 0 on another ps"),
+                    HasSubstr("training.sync_batch_statistics")));
+  ASSERT_EQ(cluster->AwaitDone(absl::Minutes(2)), absl::OkStatus());
+  ASSERT_EQ(cluster->Stop(absl::Seconds(30)), absl::OkStatus());
+  EXPECT_EQ(cluster->TakeOutcome().weights, still.weights);
+}
+
 TEST_F(BatchStatisticsTest, WorkersFollowOneThatHasTheWholeBatch) {
   const auto one = Train(1, 1, Spec());
   ASSERT_EQ(one.evaluations.size(), 2u);

@@ -221,11 +221,17 @@ absl::Status TrainingCluster::ChangeRouting(const Routing& routing,
     SYNCLINE_RETURN_IF_ERROR(exported);
     states.push_back(std::move(sink.bytes));
   }
-  *assignment_.mutable_routing() = routing;
+  JobAssignment later = assignment_;
+  *later.mutable_routing() = routing;
   for (uint32_t rank = 0; rank < options_.ps; ++rank) {
-    SYNCLINE_RETURN_IF_ERROR(ps_[rank].server->ChangeRouting(
-        assignment_, rank, StartsOf(states), nullptr));
+    const absl::Status changed =
+        ps_[rank].server->ChangeRouting(later, rank, StartsOf(states), nullptr);
+    if (changed.ok()) continue;
+    // The workers may go on where they are.
+    SYNCLINE_RETURN_IF_ERROR(cuts.End(name, clock));
+    return changed;
   }
+  assignment_ = std::move(later);
   return absl::OkStatus();
 }
 

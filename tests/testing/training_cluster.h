@@ -72,7 +72,8 @@ class TrainingCluster {
   absl::Status AwaitDone(absl::Duration timeout);
   // Puts the job's shards where `routing` says, at a cut that is asked for at
   // `clock` of every worker, and raised where they are past it. While workers
-  // run. Returns when all ps have gone there.
+  // run. Returns when all ps have gone there; if the first one cannot, the job
+  // goes on as it was.
   absl::Status ChangeRouting(const Routing& routing, int64_t clock);
   // Waits until all workers have released the job; closes it on the ps.
   absl::Status Stop(absl::Duration timeout);
