@@ -5,7 +5,9 @@
 
 #include "tests/testing/fakes/local_exchange.h"
 
+#include <cstdint>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -269,6 +271,7 @@ class LaterStartTest : public LocalExchangeTest {
     job_->assignment.set_start_clock(start);
     auto exchange = *LocalExchange::Create(*job_);
     if (!from.empty()) exchange->StartFrom(from);
+    exchange->OnCut(on_cut_);
     worker::Trainer::Options options;
     options.metrics = &metrics_;
     options.on_progress = [](const WorkerProgress&) {};
@@ -287,6 +290,9 @@ class LaterStartTest : public LocalExchangeTest {
     run.history = trainer.HistoryCsv();
     return run;
   }
+
+  // Where a cut is taken.
+  std::function<absl::StatusOr<int64_t>(int64_t clock)> on_cut_;
 };
 
 // Six clocks, epochs end at 3 and 6: within an epoch, and at a border.
@@ -312,12 +318,25 @@ TEST_F(LaterStartTest, GoesOnAtAnyClockAsIfItHadNotStopped) {
   }
 }
 
+// With the values of the last cut, which are exported.
 TEST_F(LaterStartTest, EndsAtOnceAfterTheLastClock) {
-  const Run run = Train(6, 6, {});
+  const Run whole = Train(0, 6, {});
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  const Run run = Train(6, 6, whole.values);
   EXPECT_EQ(run.status, absl::OkStatus());
+  EXPECT_EQ(run.values, whole.values);
   EXPECT_THAT(run.evaluated_at, IsEmpty());
   EXPECT_EQ(run.totals.clock(), 6);
   EXPECT_EQ(run.totals.samples(), 0u);
+}
+
+TEST_F(LaterStartTest, RefusesToEndWithoutTheValuesOfTheLastClock) {
+  on_cut_ = [](int64_t) { return absl::DeadlineExceededError("ps:0 waits"); };
+  const Run run = Train(6, 6, {});
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(run.status.message()),
+              AllOf(HasSubstr("job j-0001"), HasSubstr("start_clock is 6"),
+                    HasSubstr("ps:0 waits")));
 }
 
 TEST_F(LaterStartTest, RefusesAClockThatTheJobDoesNotHave) {
@@ -329,6 +348,39 @@ TEST_F(LaterStartTest, RefusesAClockThatTheJobDoesNotHave) {
   // Refused before that as one that has no regime.
   EXPECT_EQ((worker::Epochs{3, 6}.CheckStart(-1).code()),
             absl::StatusCode::kInvalidArgument);
+}
+
+// Epochs end at 3 and 6: the first one's cut is raised.
+TEST_F(LaterStartTest, ACutThatIsRaisedIsReadWhereItIs) {
+  const Run whole = Train(0, 6, {});
+  for (const int64_t raised : {4, 5, 6}) {
+    SCOPED_TRACE(raised);
+    on_cut_ = [=](int64_t clock) { return clock == 3 ? raised : clock; };
+    const Run run = Train(0, 6, {});
+    ASSERT_EQ(run.status, absl::OkStatus());
+    EXPECT_EQ(run.values, whole.values) << "bit for bit";
+    EXPECT_EQ(run.evaluated_at, raised == 6
+                                    ? (std::vector<int64_t>{6})
+                                    : (std::vector<int64_t>{raised, 6}));
+  }
+}
+
+TEST_F(LaterStartTest, AnEpochWhoseCutIsNotToBeHadIsNotEvaluated) {
+  const Run whole = Train(0, 6, {});
+  const absl::Status no = absl::DeadlineExceededError("ps:0 did not agree");
+  on_cut_ = [=](int64_t clock) -> absl::StatusOr<int64_t> {
+    if (clock == 3) return no;
+    return clock;
+  };
+  const Run run = Train(0, 6, {});
+  ASSERT_EQ(run.status, absl::OkStatus());
+  EXPECT_EQ(run.values, whole.values) << "bit for bit";
+  EXPECT_EQ(run.evaluated_at, (std::vector<int64_t>{6}));
+  on_cut_ = [=](int64_t clock) -> absl::StatusOr<int64_t> {
+    if (clock == 6) return no;
+    return clock;
+  };
+  EXPECT_EQ(Train(0, 6, {}).status, no) << "the last one is what is exported";
 }
 
 TEST_F(LocalExchangeTest, AStopEndsTheJob) {

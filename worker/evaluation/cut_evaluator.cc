@@ -9,7 +9,6 @@
 #include "common/base/status_macros.h"
 #include "common/job/evaluation_values.h"
 #include "common/system/log.h"
-#include "worker/job/job_exchange.h"
 
 namespace syncline::worker {
 namespace {
@@ -35,8 +34,9 @@ CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
       evaluator_(job.spec(), job.test.get(), job.executor.get()),
       best_(job.spec().export_().best_of()) {}
 
-absl::Status CutEvaluator::Run(int64_t clock,
+absl::Status CutEvaluator::Run(const EpochCut& cut,
                                const std::atomic<bool>& stopped) {
+  const int64_t clock = cut.clock;
   const absl::Time start = MonotonicNow();
   told_at_ = start;  // by a call that has to do with the cut
   said_at_ = start;
@@ -47,7 +47,7 @@ absl::Status CutEvaluator::Run(int64_t clock,
     return OnBatch(clock, done, total);
   };
   const auto read_rows = [&](const Batch& batch) {
-    return job_.rows != nullptr ? ReadRows(clock, batch) : absl::OkStatus();
+    return job_.rows != nullptr ? ReadRows(cut, batch) : absl::OkStatus();
   };
   SYNCLINE_ASSIGN_OR_RETURN(Evaluation evaluation,
                             evaluator_.Run(on_batch, read_rows));
@@ -97,7 +97,8 @@ absl::Duration CutEvaluator::ToldPeriod() const {
          kActivitiesPerTimeout;
 }
 
-absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
+absl::Status CutEvaluator::ReadRows(const EpochCut& cut, const Batch& batch) {
+  const int64_t clock = cut.clock;
   const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
   Collect(batch, rows);
   for (size_t t = 0; t < rows.size(); ++t) {
@@ -111,8 +112,7 @@ absl::Status CutEvaluator::ReadRows(int64_t clock, const Batch& batch) {
     metrics_->OnCachedRows(rows[t]->keys().size(), rows[t]->wanted().size());
   }
   job_.executor->UseTables(rows);
-  SYNCLINE_RETURN_IF_ERROR(
-      parameters_->PullRows(clock, CutIdOf(job_, clock), rows));
+  SYNCLINE_RETURN_IF_ERROR(parameters_->PullRows(clock, cut.id, rows));
   for (size_t t = 0; t < rows.size(); ++t) {
     RowCache* const cache = job_.rows->cache(t);
     if (cache == nullptr) continue;

@@ -14,6 +14,7 @@
 #include "worker/evaluation/best_evaluation.h"
 #include "worker/evaluation/evaluator.h"
 #include "worker/exchange/parameter_exchange.h"
+#include "worker/job/job_exchange.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 
@@ -43,16 +44,16 @@ class CutEvaluator {
                OnEvaluation on_evaluation,
                std::function<void(const std::string&)> on_activity);
 
-  // REQUIRES: the executor has the parameters as of the cut at `clock`, which
+  // REQUIRES: the executor has the parameters as of `cut`, which
   // is held if the job has tables. Blocks; `stopped` is looked at before each
   // batch. Errors: ParameterExchange's, the executor's; Cancelled: stopped.
-  absl::Status Run(int64_t clock, const std::atomic<bool>& stopped);
+  absl::Status Run(const EpochCut& cut, const std::atomic<bool>& stopped);
 
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
 
  private:
   // Has the rows of a batch, as of the cut.
-  absl::Status ReadRows(int64_t clock, const Batch& batch);
+  absl::Status ReadRows(const EpochCut& cut, const Batch& batch);
   void Say(const std::string& activity) const {
     if (on_activity_ != nullptr) on_activity_(activity);
   }

@@ -129,22 +129,36 @@ std::unique_ptr<StatisticsClient> MakeStatistics(
   return std::make_unique<StatisticsClient>(options);
 }
 
-// Workers were past an epoch's end: an earlier cut was given up while they were
-// to be held. Its reader learns of that, too, when it ends it.
-absl::Status OnRaised(const PreparedJob& job, int64_t clock,
-                      const std::vector<int64_t>& agreed) {
-  // This rank reads at the epoch's end, and would wait for its own later steps.
-  if (!job.is_evaluator() && agreed[job.rank] > clock) {
+// The evaluator reads a cut that this rank, the chief, announces: it knows the
+// cut by its clock.
+bool IsForTheEvaluator(const PreparedJob& job) {
+  return job.has_evaluator() && !job.is_evaluator();
+}
+
+// Workers were past an epoch's end: an earlier cut was not to be had, or was
+// given up while they were to be held.
+absl::StatusOr<std::optional<EpochCut>> RaisedCut(
+    const PreparedJob& job, const Epochs& epochs, int64_t clock,
+    const std::vector<int64_t>& agreed) {
+  const std::string clocks = absl::StrJoin(agreed, ",");
+  if (IsForTheEvaluator(job)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", job.assignment.job_id(), ": workers are past clock ", clock,
-        ", an epoch's end; the state can only be read at clocks ",
-        absl::StrJoin(agreed, ",")));
+        ", an epoch's end; the state can only be read at clocks ", clocks));
+  }
+  EpochCut cut = {.id = CutIdOf(job, clock), .clock = clock};
+  if (job.is_evaluator()) {
+    // The last clock stands for the last cut, which is another one.
+    const int64_t least = *std::min_element(agreed.begin(), agreed.end());
+    if (least < epochs.clocks_total) cut.clock = least;
+  } else {
+    cut.clock = std::min(agreed[job.rank], epochs.clocks_total);
   }
   LogWarning("an evaluation is of a later state than its epoch's end")
       .Job(job.assignment.job_id())
       .Field("clock", clock)
-      .Field("clocks", absl::StrJoin(agreed, ","));
-  return absl::OkStatus();
+      .Field("clocks", clocks);
+  return cut;
 }
 
 }  // namespace
@@ -181,8 +195,10 @@ uint64_t CutIdOf(const PreparedJob& job, int64_t clock) {
                    /*number=*/0);
 }
 
-absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
-                         ParameterExchange* exchange) {
+absl::StatusOr<std::optional<EpochCut>> AnnounceCut(
+    const PreparedJob& job, const Epochs& epochs, int64_t clock,
+    ParameterExchange* exchange) {
+  const int64_t end = epochs.EndOf(clock);
   std::optional<absl::Duration> hold;
   if (job.rows != nullptr || job.has_evaluator()) {
     hold =
@@ -191,13 +207,26 @@ absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
                      absl::Seconds(job.spec().limits().step_timeout_seconds()));
   }
   const std::vector<int64_t> asked(
-      static_cast<size_t>(job.assignment.workers_size()), clock);
-  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<int64_t> agreed,
-                            exchange->BeginCut({.id = CutIdOf(job, clock),
-                                                .use = CutUse::kEvaluation,
-                                                .clocks = asked,
-                                                .hold = hold}));
-  return agreed == asked ? absl::OkStatus() : OnRaised(job, clock, agreed);
+      static_cast<size_t>(job.assignment.workers_size()), end);
+  const absl::StatusOr<std::vector<int64_t>> agreed =
+      exchange->BeginCut({.id = CutIdOf(job, end),
+                          .use = CutUse::kEvaluation,
+                          .clocks = asked,
+                          .hold = hold});
+  if (agreed.ok()) {
+    if (*agreed != asked) return RaisedCut(job, epochs, end, *agreed);
+    return EpochCut{.id = CutIdOf(job, end), .clock = end};
+  }
+  if (absl::IsCancelled(agreed.status()) || end == epochs.clocks_total ||
+      IsForTheEvaluator(job)) {
+    return agreed.status();
+  }
+  // Where the exchange itself has failed, its next call says so.
+  LogWarning("an epoch is not evaluated: there is no cut at its end")
+      .Job(job.assignment.job_id())
+      .Field("clock", end)
+      .Status(agreed.status());
+  return std::nullopt;
 }
 
 }  // namespace syncline::worker

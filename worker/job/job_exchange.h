@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/data/epochs.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/parameter_exchange.h"
 #include "worker/exchange/step_folds.h"
@@ -49,13 +52,26 @@ DenseTensors DenseTensorsOf(const PreparedJob& job);
 // The cut at `clock`, an epoch's end: the same for every rank.
 uint64_t CutIdOf(const PreparedJob& job, int64_t clock);
 
-// Announces it. It is held for as long as rows are read under it, or as an
-// evaluator that is behind needs to get to it. Where workers are past it, an
-// evaluator reads a later state. Errors: ParameterExchange's;
-// FailedPrecondition: a rank that trains would have to wait for its own later
-// steps.
-absl::Status AnnounceCut(const PreparedJob& job, int64_t clock,
-                         ParameterExchange* exchange);
+// A cut as the rank sees it that reads the state there.
+struct EpochCut {
+  uint64_t id = 0;
+  // A rank that trains has made the steps before this clock, and reads the cut
+  // before the next one. For an evaluator: every rank has made them.
+  int64_t clock = 0;
+};
+
+// Announces the cut at the end of the epoch that contains step `clock`. It is
+// held for as long as rows are read under it, or as an evaluator that is behind
+// needs to get to it. Where workers are past the epoch's end, the cut is at the
+// later clock that is returned. None: the shards did not agree, which a warning
+// says, and the epoch is not evaluated.
+//
+// Errors: ParameterExchange's, where the job cannot do without the cut: it is
+// the last one, or the evaluator waits for the one that the chief announces.
+// FailedPrecondition: that one was raised, and the evaluator cannot know it.
+absl::StatusOr<std::optional<EpochCut>> AnnounceCut(
+    const PreparedJob& job, const Epochs& epochs, int64_t clock,
+    ParameterExchange* exchange);
 
 }  // namespace syncline::worker
 

@@ -1,5 +1,6 @@
 #include "worker/training/evaluation_loop.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,23 +37,28 @@ absl::Status EvaluationLoop::EvaluateAll() {
   if (clock == epochs_.clocks_total) return absl::OkStatus();
   // Shards have initial values once the first cut is announced on all of them.
   SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(clock));
+  clock = epochs_.EndOf(clock);
+  std::optional<EpochCut> cut = EpochCut{CutIdOf(job_, clock), clock};
   while (clock < epochs_.clocks_total) {
-    clock = epochs_.EndOf(clock);
-    SYNCLINE_RETURN_IF_ERROR(EvaluateAt(clock));
+    if (cut.has_value()) {
+      SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut->id, clock));
+    }
+    // The next cut before the end of this one, or a worker could run past it.
+    SYNCLINE_ASSIGN_OR_RETURN(const std::optional<EpochCut> next,
+                              AnnounceCut(job_, epochs_, clock, &parameters_));
+    if (cut.has_value()) SYNCLINE_RETURN_IF_ERROR(EvaluateAt(*cut));
+    clock = next.has_value() ? next->clock : epochs_.EndOf(clock);
+    cut = next;
   }
-  return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut->id, clock));
+  return evaluator_.Run(*cut, stop_);
 }
 
-absl::Status EvaluationLoop::EvaluateAt(int64_t clock) {
-  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(job_, clock), clock));
-  if (clock == epochs_.clocks_total) return evaluator_.Run(clock, stop_);
-  // The next cut before the end of this one, or a worker could run past it.
-  SYNCLINE_RETURN_IF_ERROR(
-      AnnounceCut(job_, epochs_.EndOf(clock), &parameters_));
+absl::Status EvaluationLoop::EvaluateAt(const EpochCut& cut) {
   const bool reads_rows = job_.rows != nullptr;
-  if (reads_rows) SYNCLINE_RETURN_IF_ERROR(evaluator_.Run(clock, stop_));
-  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(job_, clock), clock));
-  return reads_rows ? absl::OkStatus() : evaluator_.Run(clock, stop_);
+  if (reads_rows) SYNCLINE_RETURN_IF_ERROR(evaluator_.Run(cut, stop_));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(cut.id, cut.clock));
+  return reads_rows ? absl::OkStatus() : evaluator_.Run(cut, stop_);
 }
 
 }  // namespace syncline::worker

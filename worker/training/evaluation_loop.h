@@ -51,7 +51,8 @@ class EvaluationLoop {
 
  private:
   absl::Status EvaluateAll();
-  absl::Status EvaluateAt(int64_t clock);
+  // The executor has the values of `cut`, which is not the last one.
+  absl::Status EvaluateAt(const EpochCut& cut);
 
   const PreparedJob& job_;
   const Epochs epochs_;

@@ -114,12 +114,14 @@ absl::Status Trainer::Train() {
   SYNCLINE_RETURN_IF_ERROR(Annotate(
       epochs_.CheckStart(first),
       absl::StrCat(job_.task_name(), " of job ", job_.assignment.job_id())));
-  if (first == epochs_.clocks_total) return absl::OkStatus();
+  if (first == epochs_.clocks_total) return ReadLast();
   SYNCLINE_RETURN_IF_ERROR(Start(first));
   for (int64_t clock = first; clock < epochs_.clocks_total; ++clock) {
     SYNCLINE_RETURN_IF_ERROR(Step(clock));
     if (ReadsCutAt(clock + 1)) {
       SYNCLINE_RETURN_IF_ERROR(EndEpoch(clock + 1));
+    } else if (LacksCutAt(clock + 1)) {
+      SYNCLINE_RETURN_IF_ERROR(Announce(clock + 1));
     }
   }
   LogPadding();
@@ -142,11 +144,35 @@ absl::Status Trainer::Start(int64_t clock) {
     FillInitialValues();
     // No worker can push before the shards are initialised, so no worker is
     // past the first cut when it is announced.
-    SYNCLINE_RETURN_IF_ERROR(
-        AnnounceCut(job_, epochs_.EndOf(clock), &parameters_));
+    SYNCLINE_RETURN_IF_ERROR(Announce(clock));
     SYNCLINE_RETURN_IF_ERROR(parameters_.Init(epochs_.clocks_total));
   }
   return parameters_.Pull(clock);
+}
+
+absl::Status Trainer::ReadLast() {
+  if (!job_.is_chief()) return absl::OkStatus();
+  const int64_t clock = epochs_.clocks_total;
+  const auto read = [&]() -> absl::Status {
+    SYNCLINE_RETURN_IF_ERROR(Announce(clock - 1));
+    return parameters_.PullCut(cut_->id, clock);
+  };
+  return Annotate(
+      read(), absl::StrCat(job_.task_name(), " of job ",
+                           job_.assignment.job_id(), ": start_clock is ", clock,
+                           ", the last: its values, which are to be "
+                           "exported, cannot be read"));
+}
+
+absl::Status Trainer::Announce(int64_t clock) {
+  SYNCLINE_ASSIGN_OR_RETURN(cut_,
+                            AnnounceCut(job_, epochs_, clock, &parameters_));
+  // The evaluator reads this one and announces the others; the chief reads the
+  // last.
+  if (job_.has_evaluator()) {
+    cut_ = EpochCut{CutIdOf(job_, epochs_.clocks_total), epochs_.clocks_total};
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Step(int64_t clock) {
@@ -320,32 +346,33 @@ absl::StatusOr<const Batch*> Trainer::NextBatch() {
 }
 
 bool Trainer::ReadsCutAt(int64_t clock) const {
-  if (!job_.is_chief()) return false;
-  if (job_.has_evaluator()) return clock == epochs_.clocks_total;
-  return epochs_.EndOf(clock - 1) == clock;
+  return cut_.has_value() && cut_->clock == clock;
+}
+
+bool Trainer::LacksCutAt(int64_t clock) const {
+  return job_.is_chief() && !cut_.has_value() &&
+         epochs_.EndOf(clock - 1) == clock;
 }
 
 absl::Status Trainer::EndEpoch(int64_t clock) {
-  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(CutIdOf(job_, clock), clock));
+  const EpochCut cut = *cut_;
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut.id, clock));
   // The evaluator may still have to read what this has read for the export.
   if (job_.has_evaluator()) return absl::OkStatus();
   // The next cut before the end of this one, or a worker could run past it.
-  if (clock < epochs_.clocks_total) {
-    SYNCLINE_RETURN_IF_ERROR(
-        AnnounceCut(job_, epochs_.EndOf(clock), &parameters_));
-  }
+  const bool is_last = clock == epochs_.clocks_total;
+  if (!is_last) SYNCLINE_RETURN_IF_ERROR(Announce(clock));
   if (rows_.has_value()) {
     // Rows are read batch by batch while the cut is held.
-    SYNCLINE_RETURN_IF_ERROR(Evaluate(clock));
-    if (clock == epochs_.clocks_total) return absl::OkStatus();
-    return parameters_.EndCut(CutIdOf(job_, clock), clock);
+    SYNCLINE_RETURN_IF_ERROR(Evaluate(cut));
+    return is_last ? absl::OkStatus() : parameters_.EndCut(cut.id, clock);
   }
-  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(CutIdOf(job_, clock), clock));
-  return Evaluate(clock);
+  SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(cut.id, clock));
+  return Evaluate(cut);
 }
 
-absl::Status Trainer::Evaluate(int64_t clock) {
-  return evaluator_.has_value() ? evaluator_->Run(clock, stop_)
+absl::Status Trainer::Evaluate(const EpochCut& cut) {
+  return evaluator_.has_value() ? evaluator_->Run(cut, stop_)
                                 : absl::OkStatus();
 }
 
@@ -355,7 +382,7 @@ TableReader Trainer::ReaderOf(uint32_t table) {
               [this, table, clock](TableReader::Sink sink) {
                 return parameters_.ScanTable(table,
                                              job_.training.tables[table].dim,
-                                             CutIdOf(job_, clock), clock, sink);
+                                             cut_->id, clock, sink);
               },
           .keys_max = job_.rows->lookup_max(table),
           .read =
@@ -373,8 +400,8 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
   batch.int_feeds.resize(rows.size());
   batch.int_feeds[table].assign(keys.begin(), keys.end());
   rows[table]->Collect(batch);
-  SYNCLINE_RETURN_IF_ERROR(parameters_.PullRows(
-      epochs_.clocks_total, CutIdOf(job_, epochs_.clocks_total), rows));
+  SYNCLINE_RETURN_IF_ERROR(
+      parameters_.PullRows(epochs_.clocks_total, cut_->id, rows));
   const size_t dim = static_cast<size_t>(rows[table]->dim());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto row = static_cast<size_t>(rows[table]->positions(0)[i]) - 1;
@@ -385,8 +412,7 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
 
 absl::Status Trainer::EndTables() {
   if (job_.has_evaluator()) return absl::OkStatus();  // it may still read
-  return parameters_.EndCut(CutIdOf(job_, epochs_.clocks_total),
-                            epochs_.clocks_total);
+  return parameters_.EndCut(cut_->id, epochs_.clocks_total);
 }
 
 void Trainer::FillInitialValues() {

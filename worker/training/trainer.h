@@ -158,10 +158,18 @@ class Trainer {
   // Rows of `table` at the final cut. `keys` are unique.
   absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
                          float* values);
-  // True if this rank reads the state at an epoch's end before it goes on.
+  // For an attempt that begins after the last clock: the chief's executor has
+  // the values of the last cut, not the initial ones.
+  absl::Status ReadLast();
+  // Has the cut at the end of the epoch that contains step `clock` announced.
+  absl::Status Announce(int64_t clock);
+  // True if this rank reads the state at a cut before it goes on.
   bool ReadsCutAt(int64_t clock) const;
+  // True if an epoch ends whose cut was not to be had: the next is announced
+  // without it.
+  bool LacksCutAt(int64_t clock) const;
   absl::Status EndEpoch(int64_t clock);
-  absl::Status Evaluate(int64_t clock);
+  absl::Status Evaluate(const EpochCut& cut);
   void FillInitialValues();
   // How much of what was computed was padding, where there was any.
   void LogPadding() const;
@@ -185,6 +193,8 @@ class Trainer {
   StepFolds* const folds_ = exchange_.folds.get();  // null: nothing to fold
   std::optional<StepRows> rows_;                    // where the job has tables
   std::optional<CutEvaluator> evaluator_;           // where this rank evaluates
+  // The next that this rank reads; the last one from then on. The chief's.
+  std::optional<EpochCut> cut_;
 };
 
 // How a job's clocks fall into epochs. REQUIRES: `job` is a worker's, complete.

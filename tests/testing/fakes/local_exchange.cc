@@ -84,13 +84,17 @@ void LocalExchange::StartFrom(std::vector<std::vector<float>> values) {
 
 absl::Status LocalExchange::Pull(int64_t clock) {
   SYNCLINE_CHECK(clock == clock_ && !is_open_);
+  TakeStartValues();
+  return status();
+}
+
+void LocalExchange::TakeStartValues() {
   for (size_t t = 0; t < start_values_.size(); ++t) {
     SYNCLINE_CHECK(start_values_[t].size() == tensors_.values[t].size());
     std::copy(start_values_[t].begin(), start_values_[t].end(),
               tensors_.values[t].begin());
   }
   start_values_.clear();
-  return status();
 }
 
 absl::Status LocalExchange::PullRows(int64_t clock, uint64_t cut_id,
@@ -130,9 +134,12 @@ void LocalExchange::ReadRows(absl::Span<RowBatch* const> rows, int64_t clock,
 
 absl::StatusOr<std::vector<int64_t>> LocalExchange::BeginCut(const Cut& cut) {
   SYNCLINE_CHECK(cut.id != 0 && cut.clocks.size() == 1);
-  const int64_t clock = std::max(cut.clocks[0], clock_);
-  SYNCLINE_CHECK(cuts_.emplace(cut.id, clock).second);
   SYNCLINE_RETURN_IF_ERROR(status());
+  int64_t clock = std::max(cut.clocks[0], clock_);
+  if (on_cut_ != nullptr) {
+    SYNCLINE_ASSIGN_OR_RETURN(clock, on_cut_(clock));
+  }
+  SYNCLINE_CHECK(cuts_.emplace(cut.id, clock).second);
   return std::vector<int64_t>{clock};
 }
 
@@ -144,6 +151,7 @@ void LocalExchange::CheckCut(uint64_t cut_id, int64_t clock) const {
 
 absl::Status LocalExchange::PullCut(uint64_t cut_id, int64_t clock) {
   CheckCut(cut_id, clock);
+  TakeStartValues();
   return status();
 }
 

@@ -2,9 +2,11 @@
 #define SYNCLINE_TESTS_TESTING_FAKES_LOCAL_EXCHANGE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,10 +36,15 @@ class LocalExchange : public worker::ParameterExchange {
   // obey.
   static absl::StatusOr<std::unique_ptr<LocalExchange>> Create(
       const worker::PreparedJob& job);
-  // Pull brings these values, by tensor, once: the state that an attempt which
-  // does not begin at clock 0 starts from. REQUIRES: the optimizer has no slots
-  // and there are no tables.
+  // Pull or PullCut brings these values, by tensor, once: the state that an
+  // attempt which does not begin at clock 0 starts from. REQUIRES: the
+  // optimizer has no slots and there are no tables.
   void StartFrom(std::vector<std::vector<float>> values);
+  // Says where a cut that is wanted at `clock` is taken, not before it, or why
+  // there is none: as if other ranks were past it.
+  void OnCut(std::function<absl::StatusOr<int64_t>(int64_t clock)> on_cut) {
+    on_cut_ = std::move(on_cut);
+  }
 
   void Cancel(const absl::Status& reason) override;
   absl::Status Init(int64_t total_clocks) override;
@@ -85,6 +92,7 @@ class LocalExchange : public worker::ParameterExchange {
   // Fills in the wanted rows from the `first` on.
   void ReadRows(absl::Span<worker::RowBatch* const> rows, int64_t clock,
                 bool early);
+  void TakeStartValues();
   // The state is that of the cut.
   void CheckCut(uint64_t cut_id, int64_t clock) const;
 
@@ -97,6 +105,7 @@ class LocalExchange : public worker::ParameterExchange {
   std::map<uint64_t, int64_t> cuts_;  // clocks of those that are announced
   int64_t clock_;                     // of the next step, or of the open one
   std::vector<std::vector<float>> start_values_;
+  std::function<absl::StatusOr<int64_t>(int64_t)> on_cut_;
   bool is_open_ = false;    // from BeginStep to Wait
   bool has_ended_ = false;  // EndBackward was called
   bool abandoned_ = false;
