@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -403,13 +404,86 @@ TEST_F(LocalExchangeTest, AStopEndsTheJob) {
 }
 
 TEST_F(LocalExchangeTest, RefusesWhatIsNotBuilt) {
-  JobSpec spec = EvaluatedDigits();
+  JobSpec spec = BagJob();
   spec.mutable_optimizer()->set_clip_norm(1);
-  Prepare(spec, MlpModel(784, 8, 10));
+  Prepare(spec, kBagModel);
   const auto exchange = LocalExchange::Create(*job_);
   EXPECT_EQ(exchange.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(exchange.status().message()), HasSubstr("clip_norm"));
 }
+
+// The gradient of `s` is not finite at any step, though the loss is.
+constexpr char kSpoilt[] = R"(
+<ir_version: 8, opset_import: ["" : 15]>
+spoilt (float[N, 784] x, float[784, 10] w, float[10] b)
+    => (float[N, 10] logits)
+<float[10] s = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}>
+{
+  linear = Gemm (x, w, b)
+  root = Sqrt (s)
+  logits = Add (linear, root)
+})";
+
+TEST_F(LocalExchangeTest, AGradientThatIsNotFiniteFailsTheJob) {
+  Prepare(EvaluatedDigits(), kSpoilt);
+  auto exchange = LocalExchange::Create(*job_);
+  ASSERT_TRUE(exchange.ok()) << exchange.status();
+  worker::Trainer::Options options;
+  options.metrics = &metrics_;
+  options.on_progress = [](const WorkerProgress&) {};
+  options.on_evaluation = [](const Evaluation&,
+                             const worker::StoringProgress&) {};
+  worker::Trainer trainer(
+      *job_, {.parameters = *std::move(exchange), .folds = nullptr}, options);
+  const absl::Status status = trainer.Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("job j-0001"), HasSubstr("clock 0"),
+                    HasSubstr("element 0 of 's'")));
+}
+
+// Optimizer, clip_norm, policy, and whether gradients are not finite.
+using Rule = std::tuple<OptimizerSpec::Kind, float, NonFinitePolicy, bool>;
+
+class UpdateRuleTest : public LocalExchangeTest,
+                       public ::testing::WithParamInterface<Rule> {};
+
+TEST_P(UpdateRuleTest, ComputesTheBitsOfAPs) {
+  const auto [optimizer, clip_norm, policy, is_spoilt] = GetParam();
+  JobSpec spec = EvaluatedDigits();
+  spec.mutable_optimizer()->set_kind(optimizer);
+  spec.mutable_optimizer()->set_clip_norm(clip_norm);
+  spec.set_non_finite(policy);
+  spec.mutable_learning_rate()->set_base(0.01f);
+  if (!is_spoilt) return ExpectTheSame(spec, MlpModel(784, 8, 10));
+  const Trained with_ps = TrainWithPs(spec, kSpoilt);
+  const Trained alone = TrainAlone(spec, kSpoilt);
+  EXPECT_EQ(alone.weights.at("s"), std::vector<float>(10, 0));
+  for (const auto& [name, values] : alone.weights) {
+    EXPECT_EQ(values, with_ps.weights.at(name)) << name << ", bit for bit";
+  }
+  ASSERT_EQ(alone.evaluations.size(), size_t{kEpochs});
+  EXPECT_EQ(alone.evaluations[0].loss() == alone.evaluations[1].loss(),
+            policy == SKIP_STEP)
+      << "a block is left out, or a step";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    FiniteGradients, UpdateRuleTest,
+    ::testing::Combine(::testing::Values(OptimizerSpec::SGD,
+                                         OptimizerSpec::ADAM,
+                                         OptimizerSpec::LAMB),
+                       ::testing::Values(0.0f, 0.5f),
+                       ::testing::Values(FAIL_JOB, DROP_BLOCK, SKIP_STEP),
+                       ::testing::Values(false)));
+INSTANTIATE_TEST_SUITE_P(
+    OthersToo, UpdateRuleTest,
+    ::testing::Combine(::testing::Values(OptimizerSpec::SGD,
+                                         OptimizerSpec::ADAM,
+                                         OptimizerSpec::LAMB),
+                       ::testing::Values(0.0f, 0.5f),
+                       ::testing::Values(DROP_BLOCK, SKIP_STEP),
+                       ::testing::Values(true)));
 
 }  // namespace
 }  // namespace syncline

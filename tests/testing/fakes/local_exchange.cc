@@ -1,10 +1,15 @@
 #include "tests/testing/fakes/local_exchange.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/update/norm_blocks.h"
+#include "kernels/optimizer/lamb.h"
 #include "worker/job/job_exchange.h"
 
 namespace syncline {
@@ -15,39 +20,77 @@ using worker::RowBatch;
 // Rows of a scan that the sink gets at a time.
 constexpr size_t kScannedRows = 7;
 
+// A tensor's gradient in memory of the executor.
+class TensorSource final : public FloatSource {
+ public:
+  explicit TensorSource(absl::Span<const float> values) : values_(values) {}
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    std::copy_n(values_.data() + first, count, out);
+  }
+
+ private:
+  const absl::Span<const float> values_;
+};
+
+std::vector<size_t> CountsOf(const BlockMap& map) {
+  std::vector<size_t> counts;
+  for (const Block& block : map.blocks()) {
+    counts.push_back(static_cast<size_t>(block.count));
+  }
+  return counts;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalExchange>> LocalExchange::Create(
     const worker::PreparedJob& job) {
   SYNCLINE_ASSIGN_OR_RETURN(const ps::JobConfig config,
                             ps::ReadJobConfig(job.assignment, /*shard=*/0));
-  if (job.assignment.workers_size() != 1 || config.update.rule.clip_norm > 0 ||
-      config.update.optimizer.kind == OptimizerKind::kLamb ||
-      config.update.on_non_finite != OnNonFinite::kFailJob) {
+  const bool folds = config.update.rule.clip_norm > 0 ||
+                     config.update.optimizer.kind == OptimizerKind::kLamb ||
+                     config.update.on_non_finite != OnNonFinite::kFailJob;
+  if (job.assignment.workers_size() != 1 || (folds && !config.tables.empty())) {
     return absl::InvalidArgumentError(
-        "several workers, LAMB, clip_norm and non_finite are not built");
+        absl::StrCat("job ", config.job_id,
+                     ": several workers, and tables with LAMB, clip_norm or "
+                     "non_finite, are not built"));
   }
-  return std::unique_ptr<LocalExchange>(new LocalExchange(
-      config, worker::DenseTensorsOf(job), job.assignment.start_clock()));
+  worker::DenseTensors tensors = worker::DenseTensorsOf(job);
+  std::vector<TensorSize> sizes;
+  for (size_t t = 0; t < tensors.values.size(); ++t) {
+    sizes.push_back(
+        {tensors.names[t], static_cast<int64_t>(tensors.values[t].size())});
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(BlockMap map,
+                            BlockMap::Create(sizes, /*shard_count=*/1));
+  return std::unique_ptr<LocalExchange>(
+      new LocalExchange(config, std::move(map), std::move(tensors),
+                        job.assignment.start_clock()));
 }
 
-LocalExchange::LocalExchange(const ps::JobConfig& config,
+LocalExchange::LocalExchange(const ps::JobConfig& config, BlockMap map,
                              worker::DenseTensors tensors, int64_t start_clock)
     : tensors_(std::move(tensors)),
-      optimizer_(config.update.optimizer),
-      rule_(config.update.rule),
+      label_(absl::StrCat("job ", config.job_id, ", which trains alone")),
+      map_(std::move(map)),
+      options_(config.update),
+      needs_norm_(options_.rule.clip_norm > 0 ||
+                  options_.on_non_finite == OnNonFinite::kSkipStep),
       needs_total_clocks_(config.needs_total_clocks),
+      updater_(options_, CountsOf(map_)),
+      norms_("worker",
+             {{.incarnation = 1,
+               .name = "this rank",
+               .blocks = NormBlocksOf(map_, {}, /*owner=*/0)}},
+             TensorsOfBlocks(map_), label_),
+      clocks_(tensors_.values.size(), start_clock),
       clock_(start_clock) {
-  for (size_t t = 0; t < tensors_.values.size(); ++t) {
-    Tensor tensor = {
-        .momentum = config.momenta[t], .slots = {}, .clock = clock_};
-    for (int slot = 0; slot < OptimizerSlots(optimizer_); ++slot) {
-      AlignedFloats& floats =
-          tensor.slots.emplace_back(tensors_.values[t].size());
-      std::fill_n(floats.data(), floats.size(),
-                  InitialSlotValue(optimizer_, slot));
-    }
-    state_.push_back(std::move(tensor));
+  for (const absl::Span<const float> gradient : tensors_.gradients) {
+    gradients_.push_back(std::make_shared<TensorSource>(gradient));
+  }
+  for (uint32_t block = 0; block < map_.blocks().size(); ++block) {
+    const auto momentum = config.momenta[map_.blocks()[block].tensor];
+    if (momentum.has_value()) updater_.MakeRunningMean(block, *momentum);
   }
   for (const ps::JobConfig::Table& table : config.tables) {
     tables_.push_back(
@@ -72,12 +115,21 @@ absl::Status LocalExchange::status() const {
 
 absl::Status LocalExchange::Init(int64_t total_clocks) {
   SYNCLINE_CHECK(!is_open_);
-  if (needs_total_clocks_) rule_.learning_rate.total_clocks = total_clocks;
+  if (needs_total_clocks_) updater_.SetTotalClocks(total_clocks);
+  InitBlocks();
   return status();
 }
 
+void LocalExchange::InitBlocks() {
+  for (uint32_t block = 0; block < map_.blocks().size(); ++block) {
+    const Block& part = map_.blocks()[block];
+    updater_.Init(block, TensorSource(tensors_.values[part.tensor]),
+                  static_cast<size_t>(part.offset));
+  }
+}
+
 void LocalExchange::StartFrom(std::vector<std::vector<float>> values) {
-  SYNCLINE_CHECK(OptimizerSlots(optimizer_) == 0 && tables_.empty());
+  SYNCLINE_CHECK(OptimizerSlots(options_.optimizer) == 0 && tables_.empty());
   SYNCLINE_CHECK(values.size() == tensors_.values.size());
   start_values_ = std::move(values);
 }
@@ -94,6 +146,7 @@ void LocalExchange::TakeStartValues() {
     std::copy(start_values_[t].begin(), start_values_[t].end(),
               tensors_.values[t].begin());
   }
+  if (!start_values_.empty()) InitBlocks();
   start_values_.clear();
 }
 
@@ -207,40 +260,116 @@ void LocalExchange::AbandonStep(bool) {
 }
 
 OptimizerStep LocalExchange::OptimizerStepNow() const {
-  return rule_.StepAt(clock_, step_.sample_count);
+  return updater_.rule().StepAt(clock_, step_.sample_count);
 }
 
 // Nothing reads the value again in this step, so it can be changed at once.
 void LocalExchange::OnGradientReady(uint32_t index) {
-  Tensor& tensor = state_[index];
   SYNCLINE_CHECK(is_open_ && !has_ended_ && step_.sample_count > 0);
-  SYNCLINE_CHECK(tensor.clock == clock_);
-  ++tensor.clock;
-  const absl::Span<const float> gradient = tensors_.gradients[index];
-  float* const value = tensors_.values[index].data();
-  OptimizerStep step = OptimizerStepNow();
-  if (tensor.momentum.has_value()) {
-    return AverageIn(*tensor.momentum, step.gradient_scale, gradient.data(),
-                     value, gradient.size());
+  SYNCLINE_CHECK(clocks_[index] == clock_);
+  ++clocks_[index];
+  for (const uint32_t block : map_.tensor_blocks(index)) {
+    updater_.BufferGradient(block, /*rank=*/0, gradients_[index],
+                            static_cast<size_t>(map_.blocks()[block].offset),
+                            step_.sample_count);
   }
-  step.t = ++tensor.updates;
-  float* slots[kOptimizerSlotsMax] = {};
-  for (size_t slot = 0; slot < tensor.slots.size(); ++slot) {
-    slots[slot] = tensor.slots[slot].data();
+  if (needs_norm_ || options_.optimizer.kind == OptimizerKind::kLamb) return;
+  Apply(map_.tensor_blocks(index), /*squared_norm=*/-1);
+}
+
+void LocalExchange::Apply(absl::Span<const uint32_t> blocks,
+                          double squared_norm) {
+  for (const uint32_t block : blocks) {
+    updater_.Apply(block, clock_, step_.sample_count, squared_norm, &scratch_);
+    CheckFinite(block);
+    CopyValues(block);
   }
-  ApplyOptimizer(optimizer_, step, gradient.data(), value, slots,
-                 gradient.size());
+}
+
+// The stages of a ps's clock, in the same order (server/consistency/
+// sync_clock.h).
+void LocalExchange::ApplyAll() {
+  const absl::Span<const uint32_t> blocks = map_.shard_blocks(0);
+  double squared_norm = -1;
+  if (needs_norm_) {
+    std::vector<double> norms;
+    for (const uint32_t block : blocks) {
+      norms.push_back(
+          updater_.ReduceGradients(block, step_.sample_count, &scratch_));
+      CheckFinite(block);
+    }
+    squared_norm = Fold(ReductionStage::kGradient, norms)[0];
+    if (options_.on_non_finite == OnNonFinite::kSkipStep &&
+        !std::isfinite(squared_norm)) {
+      for (const uint32_t block : blocks) updater_.DropGradients(block);
+      return;
+    }
+  }
+  if (options_.optimizer.kind == OptimizerKind::kLamb) {
+    ApplyLamb(squared_norm);
+  } else if (needs_norm_) {
+    Apply(blocks, squared_norm);
+  }
+}
+
+void LocalExchange::ApplyLamb(double squared_norm) {
+  const absl::Span<const uint32_t> blocks = map_.shard_blocks(0);
+  std::vector<double> norms;
+  for (const uint32_t block : blocks) {
+    const LambNorms part = updater_.ComputeLambUpdate(block, step_.sample_count,
+                                                      squared_norm, &scratch_);
+    CheckFinite(block);
+    norms.push_back(part.value);
+    norms.push_back(part.update);
+  }
+  const std::vector<double> ratios =
+      LambTrustRatios(Fold(ReductionStage::kTrust, norms));
+  for (const uint32_t block : blocks) {
+    updater_.ApplyLambUpdate(block, clock_,
+                             ratios[map_.blocks()[block].tensor]);
+    CopyValues(block);
+  }
+}
+
+std::vector<double> LocalExchange::Fold(ReductionStage stage,
+                                        absl::Span<const double> norms) {
+  NormReducer::Answers answers;
+  norms_.OnNorms(/*token=*/1, /*rank=*/0, /*incarnation=*/1, {clock_, stage},
+                 map_.shard_blocks(0), norms, absl::InfiniteFuture(), &answers);
+  // It is the only owner.
+  SYNCLINE_CHECK(answers.size() == 1 && answers[0].status.ok());
+  return std::move(answers[0].sums);
+}
+
+void LocalExchange::CheckFinite(uint32_t block) {
+  if (options_.on_non_finite != OnNonFinite::kFailJob ||
+      scratch_.non_finite.empty()) {
+    return;
+  }
+  const Block& part = map_.blocks()[block];
+  Cancel(absl::FailedPreconditionError(absl::StrCat(
+      label_, ": the gradient of clock ", clock_, " is not finite: element ",
+      part.offset + static_cast<int64_t>(scratch_.non_finite[0].element),
+      " of '", tensors_.names[part.tensor], "'")));
+}
+
+void LocalExchange::CopyValues(uint32_t block) {
+  const Block& part = map_.blocks()[block];
+  const absl::Span<const float> values = updater_.values(block);
+  std::copy(values.begin(), values.end(),
+            tensors_.values[part.tensor].data() + part.offset);
 }
 
 void LocalExchange::EndBackward(absl::Span<RowBatch* const> next_rows) {
   SYNCLINE_CHECK(is_open_ && !has_ended_);
   has_ended_ = true;
   next_rows_ = next_rows;
-  for (Tensor& tensor : state_) {
-    SYNCLINE_CHECK(step_.sample_count == 0 || tensor.clock == clock_ + 1);
-    tensor.clock = clock_ + 1;
+  for (int64_t& clock : clocks_) {
+    SYNCLINE_CHECK(step_.sample_count == 0 || clock == clock_ + 1);
+    clock = clock_ + 1;
   }
   if (step_.sample_count == 0) return;
+  ApplyAll();
   for (size_t t = 0; t < step_.rows.size(); ++t) {
     PushRows(*step_.rows[t], &tables_[t]);
   }

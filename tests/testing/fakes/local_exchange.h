@@ -5,15 +5,18 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/aligned_buffer.h"
 #include "common/base/mutex.h"
-#include "common/update/step_rule.h"
+#include "common/update/dense_updater.h"
+#include "common/update/float_source.h"
+#include "common/update/norm_reducer.h"
+#include "common/update/reduction_round.h"
+#include "common/wire/block_map.h"
 #include "kernels/optimizer/row_optimizer.h"
 #include "server/shard/job_config.h"
 #include "worker/exchange/dense_tensors.h"
@@ -22,18 +25,20 @@
 
 namespace syncline {
 
-// The exchange of a rank that is alone: no network and no ps. It applies the
-// job's optimizer in this process, to each parameter where the executor has it
-// as soon as its gradient is ready, and keeps the rows of tables in a map. Its
-// result is that of a SYNC job of one worker, bit for bit.
+// The exchange of a rank that is alone: no network and no ps. It owns
+// all blocks, as workers do that reduce among themselves: DenseUpdater applies
+// gradients in this process, each as soon as it is ready, or all at the end of
+// backward where the job needs their norm, which is folded here, too. The rows
+// of tables are in a map. The result is that of a SYNC job of one worker, bit
+// for bit.
 //
 // A call that breaks the contract of ParameterExchange ends the process.
 class LocalExchange : public worker::ParameterExchange {
  public:
   // `job` has one worker, is complete, and outlives this. Errors:
-  // InvalidArgument: LAMB, clipping by the global norm, or a policy for values
-  // that are not finite but FAIL_JOB; what a ps says of a job that it cannot
-  // obey.
+  // InvalidArgument: a job with tables and LAMB, clipping by the global norm,
+  // or a policy for values that are not finite but FAIL_JOB; what a ps says of
+  // a job that it cannot obey.
   static absl::StatusOr<std::unique_ptr<LocalExchange>> Create(
       const worker::PreparedJob& job);
   // Pull or PullCut brings these values, by tensor, once: the state that an
@@ -69,13 +74,6 @@ class LocalExchange : public worker::ParameterExchange {
   WaitTimes wait_times() const override { return {}; }
 
  private:
-  // One parameter's state.
-  struct Tensor {
-    std::optional<float> momentum;  // of a running mean
-    std::vector<AlignedFloats> slots;
-    int64_t updates = 0;
-    int64_t clock = 0;  // of the next step
-  };
   struct Table {
     int64_t dim = 0;
     RowInitializer initializer;
@@ -83,8 +81,21 @@ class LocalExchange : public worker::ParameterExchange {
     std::map<int64_t, std::vector<float>> rows;  // values, then state
   };
 
-  LocalExchange(const ps::JobConfig& config, worker::DenseTensors tensors,
-                int64_t start_clock);
+  LocalExchange(const ps::JobConfig& config, BlockMap map,
+                worker::DenseTensors tensors, int64_t start_clock);
+  // The updater has the values of the tensors.
+  void InitBlocks();
+  // Applies the gradients of these blocks; the tensors have the values.
+  void Apply(absl::Span<const uint32_t> blocks, double squared_norm);
+  // Likewise of all, with what the job folds before that.
+  void ApplyAll();
+  void ApplyLamb(double squared_norm);
+  // Folds what each block brings to a stage of the open step.
+  std::vector<double> Fold(ReductionStage stage,
+                           absl::Span<const double> norms);
+  // A gradient was not finite, and the job fails of that.
+  void CheckFinite(uint32_t block);
+  void CopyValues(uint32_t block);
   absl::Status status() const;
   // Of the open step, without the count of updates.
   OptimizerStep OptimizerStepNow() const;
@@ -97,10 +108,16 @@ class LocalExchange : public worker::ParameterExchange {
   void CheckCut(uint64_t cut_id, int64_t clock) const;
 
   const worker::DenseTensors tensors_;
-  const OptimizerParams optimizer_;
-  StepRule rule_;
+  const std::string label_;
+  const BlockMap map_;  // of one owner
+  const DenseUpdater::Options options_;
+  const bool needs_norm_;  // of the whole gradient
   const bool needs_total_clocks_;
-  std::vector<Tensor> state_;  // by tensor
+  DenseUpdater updater_;
+  DenseUpdater::Scratch scratch_;
+  NormReducer norms_;
+  std::vector<std::shared_ptr<const FloatSource>> gradients_;  // by tensor
+  std::vector<int64_t> clocks_;  // by tensor: of its next step
   std::vector<Table> tables_;
   std::map<uint64_t, int64_t> cuts_;  // clocks of those that are announced
   int64_t clock_;                     // of the next step, or of the open one
