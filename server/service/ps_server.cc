@@ -38,6 +38,8 @@ namespace {
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
 constexpr int kLanesMax = 1024;
+// A call that was answered ends at once, unless gRPC hangs.
+constexpr absl::Duration kFreeMax = absl::Seconds(5);
 // Every table that has disk may spill: the least memory has some to spare.
 static_assert(TableBudget::kLeastBytes >= 16 * RowSpill::kMemoryMin &&
               TableBudget::kLeastBytes >= RowSpill::kDiskMin);
@@ -54,6 +56,31 @@ int64_t ClockSpread(const ShardStatus::Job& job) {
     most = std::max<int64_t>(most, worker.closed_clocks());
   }
   return std::max<int64_t>(most - least, 0);
+}
+
+// Frees closed shards: what they take goes with the last call that looks at
+// them, which has been answered and is about to end. Others may want the memory
+// as soon as this returns.
+void Free(JobRegistry::Shards shards) {
+  std::vector<std::weak_ptr<const JobShard>> left;
+  std::string job_id;
+  for (const auto& shard : shards) {
+    job_id = shard->config.job_id;
+    left.emplace_back(shard->shard);
+  }
+  shards.clear();
+  const absl::Time until = MonotonicNow() + kFreeMax;
+  const auto is_freed = [&] {
+    return std::all_of(left.begin(), left.end(),
+                       [](const auto& shard) { return shard.expired(); });
+  };
+  Mutex mu;
+  CondVar nobody;
+  MutexLock lock(&mu);
+  while (!is_freed() && MonotonicNow() < until) {
+    nobody.WaitUntil(&mu, MonotonicNow() + absl::Milliseconds(1));
+  }
+  if (!is_freed()) LogWarning("calls still hold a closed shard").Job(job_id);
 }
 
 // True if the scheduler gets reports on the job, see PsReport.
@@ -305,7 +332,7 @@ absl::Status PsServerImpl::ChangeRouting(const JobAssignment& assignment,
       },
       /*with_statistics=*/false);
   // Its memory and files make room for those of the new shards.
-  former.clear();
+  Free(std::move(former));
   ForgetTables(access->job_id);
   absl::StatusOr<JobRegistry::Shards> shards = MakeShards(opening, ps_rank);
   absl::Status status = shards.status();
@@ -442,8 +469,7 @@ std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
       *last->add_tables() = std::move(table);
     }
   }
-  // Its memory and files go here, unless a call is still looking at them.
-  shards.reset();
+  Free(*std::move(shards));
   ForgetTables(job_id);
   LogInfo("job closed").Job(job_id).Field("reason", reason);
   return last;
