@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/base/edit_distance.h"
 #include "common/base/version.h"
 #include "common/daemon/number_flag.h"
 #include "common/job/profile_limits.h"
@@ -33,6 +34,9 @@ namespace syncline::ctl {
 namespace {
 
 constexpr char kDefaultHost[] = "127.0.0.1";
+// A word in the place of a command is compared and shown up to here.
+constexpr size_t kCommandCharsMax = 32;
+constexpr size_t kTypingErrorsMax = 2;
 
 // The command line: options live here, commands run after parsing.
 class CommandLine {
@@ -60,9 +64,15 @@ class CommandLine {
       app_.parse(argc, argv);
       CheckScheduler();
     } catch (const CLI::ParseError& error) {
+      const std::string unknown = UnknownCommand(error);
       if (error.get_exit_code() != 0 && AsksForJson(argc, argv)) {
         Console::Standard(/*json=*/true, &std::cout, &std::cerr)
-            .PrintError(absl::InvalidArgumentError(error.what()));
+            .PrintError(absl::InvalidArgumentError(
+                unknown.empty() ? error.what() : unknown));
+        return kExitUsage;
+      }
+      if (!unknown.empty()) {
+        err_ << unknown << "\n";
         return kExitUsage;
       }
       // Prints help or what is wrong.
@@ -91,6 +101,30 @@ class CommandLine {
       }
     }
     return false;
+  }
+
+  // What is wrong, if it is a word in the place of a command; else empty.
+  std::string UnknownCommand(const CLI::ParseError& error) const {
+    if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) return "";
+    const std::vector<std::string> rest = app_.remaining(/*recurse=*/true);
+    if (rest.empty() || rest[0].empty() || rest[0][0] == '-') return "";
+    const std::vector<CLI::App*> parsed = app_.get_subcommands();
+    const CLI::App* const parent = parsed.empty() ? &app_ : parsed.back();
+    const std::string given = rest[0].substr(0, kCommandCharsMax);
+    std::string nearest;
+    size_t least = kTypingErrorsMax + 1;
+    for (const CLI::App* command : parent->get_subcommands({})) {
+      const size_t distance = EditDistance(given, command->get_name());
+      if (distance >= least) continue;
+      least = distance;
+      nearest = command->get_name();
+    }
+    const std::string program =
+        parsed.empty() ? "synctl" : absl::StrCat("synctl ", parent->get_name());
+    return absl::StrCat(
+        "'", given, "' is not a command of ", program,
+        nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"),
+        "\n", program, " --help lists the commands");
   }
 
   static void SetFooter(CLI::App* app, const char* text) {

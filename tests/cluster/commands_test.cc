@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -69,6 +71,24 @@ TEST_F(CommandsTest, SubmitWatchShowsProgressAndSucceeds) {
   EXPECT_THAT(result.out, HasSubstr("epoch 2: test loss"));
   EXPECT_THAT(result.out, HasSubstr("succeeded"));
   EXPECT_THAT(result.out, Not(HasSubstr("\r"))) << "plain lines in a file";
+}
+
+TEST_F(CommandsTest, AnUnknownCommandIsNamed) {
+  for (const auto& [words, message] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"submti", "job.textproto"},
+            "'submti' is not a command of synctl; did you mean 'submit'?\n"
+            "synctl --help lists the commands\n"},
+           {{"frobnicate"},
+            "'frobnicate' is not a command of synctl\n"
+            "synctl --help lists the commands\n"},
+           {{"generate", "critoe"},
+            "'critoe' is not a command of synctl generate; did you mean "
+            "'criteo'?\nsynctl generate --help lists the commands\n"}}) {
+    ASSERT_OK_AND_ASSIGN(const auto result, cluster_->Synctl(words));
+    EXPECT_EQ(result.exit.code, 2);
+    EXPECT_EQ(result.err, message);
+  }
 }
 
 // The same option in each command that takes a job file.
