@@ -42,7 +42,12 @@ auto RoutedExchange::Routed(Call call) -> decltype(call()) {
   while (true) {
     auto result = call();
     if (!RoutingVersionOf(StatusOf(result)).has_value()) return result;
-    SYNCLINE_RETURN_IF_ERROR(GoOnElsewhere(StatusOf(result)));
+    absl::Status elsewhere = StatusOf(result);
+    // The routing may change again while the client for it is made.
+    do {
+      elsewhere = GoOnElsewhere(elsewhere);
+    } while (RoutingVersionOf(elsewhere).has_value());
+    SYNCLINE_RETURN_IF_ERROR(elsewhere);
   }
 }
 

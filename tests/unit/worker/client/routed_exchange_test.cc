@@ -27,8 +27,11 @@ using ::testing::HasSubstr;
 // The calls of all clients, in order: "2 Wait" is one by version 2.
 struct Log {
   std::vector<std::string> calls;
-  // A call by version 1 that is refused, because the job is at version 2.
+  // A call by version 1 that is refused, because the job is at version 2; one
+  // by version 2, after which it is at version 3.
   std::string refused;
+  std::string refused_again;
+  std::function<void()> on_refused_again = [] {};
   std::vector<int64_t> cut_clocks = {7, 7};  // that BeginCut agrees on
   absl::Status cancelled;
 };
@@ -89,8 +92,12 @@ class LoggingClient final : public ParameterExchange {
   }
   absl::Status Call(const std::string& call) {
     Note(call);
-    if (version_ > 1 || call != log_.refused) return absl::OkStatus();
-    return WithRoutingVersion(absl::AbortedError("elsewhere"), 2);
+    const bool again = version_ == 2 && call == log_.refused_again;
+    if (again) log_.on_refused_again();
+    if (!again && (version_ > 1 || call != log_.refused)) {
+      return absl::OkStatus();
+    }
+    return WithRoutingVersion(absl::AbortedError("elsewhere"), version_ + 1);
   }
 
   const uint64_t version_;
@@ -192,6 +199,20 @@ TEST_F(RoutedExchangeTest, AnOpenCutIsAnnouncedAgain) {
   EXPECT_THAT(log_.calls,
               ElementsAre("1 BeginCut 5,5", "1 PullCut", "rows to 2",
                           "2 BeginCut 7,7", "2 PullCut", "2 EndCut"));
+}
+
+TEST_F(RoutedExchangeTest, TheRoutingMayChangeAgainMeanwhile) {
+  log_.refused = "PullCut";
+  log_.refused_again = "BeginCut 7,7";
+  log_.on_refused_again = [this] {
+    response_.mutable_routing()->set_version(3);
+  };
+  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {5, 5}}).status());
+  EXPECT_OK(exchange_->PullCut(9, 7));
+  EXPECT_THAT(
+      log_.calls,
+      ElementsAre("1 BeginCut 5,5", "1 PullCut", "rows to 2", "2 BeginCut 7,7",
+                  "rows to 3", "3 BeginCut 7,7", "3 PullCut"));
 }
 
 TEST_F(RoutedExchangeTest, ACutThatRanksHavePassedMeanwhileIsLostByName) {
