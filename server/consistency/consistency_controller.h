@@ -69,8 +69,8 @@ class ConsistencyController {
   // The job trains by `regime` from its first clock on. A pull that was
   // answered before keeps the bound that it was answered under. Errors: those
   // of RegimeSchedule::Add; a clock has begun once one of its pushes was
-  // accepted, or a cut behind it is announced, whose clocks obey the regimes
-  // that they were chosen by.
+  // accepted. OutOfRange also: an announced cut could not be reached under
+  // it.
   absl::Status OnRegime(const TrainingRegime& regime, absl::Time now,
                         ShardActions* out);
   // A worker says what it does instead of pushing, the evaluator what it does

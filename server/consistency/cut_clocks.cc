@@ -34,9 +34,10 @@ int64_t AllowedSpread(const RegimeSchedule& regimes, int64_t least) {
 // that one would wait for the cut, and the cut for it. A worker that has
 // finished waits for nothing, wherever its cut is. But its last clocks must be
 // applied by then, or the state at the cut lacks them.
-absl::Status CheckCutSpread(const ConsistencyOptions& options,
-                            absl::Span<const PushLedger> workers,
-                            absl::Span<const int64_t> clocks) {
+absl::Status CheckSpread(const std::string& label,
+                         const RegimeSchedule& regimes,
+                         absl::Span<const PushLedger> workers,
+                         absl::Span<const int64_t> clocks) {
   int64_t least = std::numeric_limits<int64_t>::max();
   int64_t most = 0;
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
@@ -48,14 +49,20 @@ absl::Status CheckCutSpread(const ConsistencyOptions& options,
     most = std::max(most, clocks[rank]);
   }
   if (least >= most) return absl::OkStatus();
-  const int64_t allowed = AllowedSpread(options.regimes, least);
+  const int64_t allowed = AllowedSpread(regimes, least);
   if (most - least <= allowed) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(options.label, ": the clocks of a cut are ", most - least,
+      absl::StrCat(label, ": the clocks of a cut are ", most - least,
                    " apart; the consistency mode allows ", allowed));
 }
 
 }  // namespace
+
+bool AllowsCut(const RegimeSchedule& regimes,
+               absl::Span<const PushLedger> workers,
+               absl::Span<const int64_t> clocks) {
+  return CheckSpread(/*label=*/"", regimes, workers, clocks).ok();
+}
 
 std::vector<int64_t> SmallestCutClocks(absl::Span<const PushLedger> workers) {
   std::vector<int64_t> smallest;
@@ -78,7 +85,9 @@ absl::Status CheckCutClocks(const ConsistencyOptions& options,
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
     too_late |= clocks[rank] < smallest[rank];
   }
-  if (!too_late) return CheckCutSpread(options, workers, clocks);
+  if (!too_late) {
+    return CheckSpread(options.label, options.regimes, workers, clocks);
+  }
   return absl::OutOfRangeError(
       absl::StrCat(options.label,
                    ": a worker is past the cut; the smallest "

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/regime/regime_schedule.h"
 #include "server/consistency/consistency_options.h"
 #include "server/consistency/push_ledger.h"
 
@@ -13,6 +14,12 @@ namespace syncline::ps {
 
 // By rank: the smallest clock at which a worker can still be cut here.
 std::vector<int64_t> SmallestCutClocks(absl::Span<const PushLedger> workers);
+
+// True if a cut at these clocks, which is announced, can be reached under these
+// regimes: no worker that is held at its clock keeps another one from its own.
+bool AllowsCut(const RegimeSchedule& regimes,
+               absl::Span<const PushLedger> workers,
+               absl::Span<const int64_t> clocks);
 
 // OK if a cut at these clocks, one of each worker, may be announced: no worker
 // is past it, and no worker that is held at its clock keeps another one from

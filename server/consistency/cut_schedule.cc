@@ -102,14 +102,6 @@ const CutSchedule::Cut* CutSchedule::Gate(uint32_t rank, int64_t clock) const {
   return nullptr;
 }
 
-int64_t CutSchedule::max_clock() const {
-  int64_t most = 0;
-  for (const Cut& cut : cuts_) {
-    for (const int64_t clock : cut.clocks) most = std::max(most, clock);
-  }
-  return most;
-}
-
 const CutSchedule::Cut* CutSchedule::Find(uint64_t id) const {
   for (const Cut& cut : cuts_) {
     if (cut.id == id) return &cut;

@@ -61,8 +61,8 @@ class CutSchedule {
   // Announced, or one of the latest that were.
   bool Knows(uint64_t id) const;
 
-  // The largest clock of an announced cut; 0: there is none.
-  int64_t max_clock() const;
+  // Those that are announced, in order.
+  const std::deque<Cut>& cuts() const { return cuts_; }
 
   // Null: not announced.
   const Cut* Find(uint64_t id) const;

@@ -128,11 +128,29 @@ TEST_F(RegimeTest, ARegimeComesWhileTheJobRuns) {
 }
 
 // A worker that is held at 1 would keep the other from coming to 5.
-TEST_F(RegimeTest, ClocksBelowAnAnnouncedCutKeepTheirRegimes) {
+TEST_F(RegimeTest, AnAnnouncedCutCanBeReachedUnderTheRegimeThatComes) {
   OpenAndInit(ConsistencyMode::kAsync);
   ASSERT_OK(BeginCut(1, {1, 5}));
-  EXPECT_EQ(Change({.first_clock = 4}).code(), absl::StatusCode::kOutOfRange);
+  const absl::Status early = Change({.first_clock = 4});
+  EXPECT_EQ(early.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(early.message()),
+              HasSubstr("a regime from clock 4 would keep workers from the "
+                        "evaluation cut at clocks 1,5; the smallest possible "
+                        "one is 5"));
   EXPECT_OK(Change({.first_clock = 5}));
+}
+
+// As of an epoch that has just begun.
+TEST_F(RegimeTest, ARegimeMayBeginBeforeAnAnnouncedCut) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_OK(BeginCut(1, {9, 9}));
+  ASSERT_OK(Change({.first_clock = 1}));
+  Push(2, 0, 0, {0, 1});
+  Push(3, 1, 0, {0, 1});
+  EXPECT_THAT(
+      Push(4, 0, 1, {0, 1}),
+      ElementsAre(Kind::kBufferGradient, Kind::kBufferGradient, Kind::kAck))
+      << "SYNC waits for the other";
 }
 
 // What was ready under the old bound is looked at again.
