@@ -21,10 +21,11 @@ void SpaceSaving::Count(int64_t key) {
   if (heap_.size() < counters_max_) {
     return Add({key, uncounted_max_ + 1, uncounted_max_});
   }
-  // The least counted key gives its counter away, with its count.
-  const Counter least = heap_[0];
-  place_of_.erase(least.key);
-  Place(0, {key, least.count + 1, least.count});
+  // The least counted key gives its counter away, with what the new key may
+  // have been counted.
+  const uint64_t before = uncounted_max();
+  place_of_.erase(heap_[0].key);
+  Place(0, {key, before + 1, before});
   SiftDown(0);
 }
 

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SERVER_TABLES_SPACE_SAVING_H_
 #define SYNCLINE_SERVER_TABLES_SPACE_SAVING_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -31,7 +32,8 @@ class SpaceSaving {
   absl::Span<const Counter> counters() const { return heap_; }
   // A key without a counter was counted at most so often.
   uint64_t uncounted_max() const {
-    return heap_.size() < counters_max_ ? uncounted_max_ : heap_[0].count;
+    if (heap_.size() < counters_max_) return uncounted_max_;
+    return std::max(uncounted_max_, heap_[0].count);
   }
   // Adds what another sketch has counted, of other keys: its counters() and its
   // uncounted_max(). An empty sketch of the same size becomes the other one.

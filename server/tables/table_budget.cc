@@ -6,14 +6,15 @@
 namespace syncline::ps {
 namespace {
 
-// Fills in the shares of one kind of bytes: `asked` of each table, 0: open.
+// Fills in the shares of one kind of bytes: what each table asks for, 0: open.
+// The other parts are to get as much.
 absl::Status Divide(absl::string_view kind, absl::string_view flag,
                     uint64_t limit, uint64_t reserved, uint64_t parts,
                     std::vector<uint64_t>* bytes) {
-  uint64_t asked = 0;
+  uint64_t asked = 0;  // by all parts
   uint64_t open = 0;
   for (const uint64_t of_table : *bytes) {
-    asked += of_table;
+    asked += of_table * parts;
     open += of_table == 0 ? 1 : 0;
   }
   const uint64_t left = limit - reserved;

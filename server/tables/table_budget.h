@@ -49,11 +49,12 @@ class TableBudget : public std::enable_shared_from_this<TableBudget> {
   TableBudget(uint64_t memory_bytes, uint64_t disk_bytes)
       : limit_{memory_bytes, disk_bytes} {}
 
-  // Sets bytes aside for a job's tables, in their order. A table that asks for
-  // bytes gets them. Tables that ask for 0 then share the rest equally, or one
-  // of `parts` of it, where the job's other shards here are to come. A share
-  // of disk below kLeastBytes becomes none; one of memory is an error. Errors:
-  // ResourceExhausted: there is not enough; nothing is set aside.
+  // Sets bytes aside for a job's tables, in their order, for one of `parts`
+  // shards of the job: the others are to come and to ask for as much. A table
+  // that asks for bytes gets them. Tables that ask for 0 then share equally
+  // what all parts leave. A share of disk below kLeastBytes becomes none; one
+  // of memory is an error. Errors: ResourceExhausted: there is not enough for
+  // all parts; nothing is set aside.
   absl::StatusOr<Reservation> Reserve(absl::Span<const Share> asked,
                                       uint32_t parts = 1)
       ABSL_LOCKS_EXCLUDED(mu_);

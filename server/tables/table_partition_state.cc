@@ -99,6 +99,8 @@ absl::Status TablePartition::ImportRow(const char* row, uint8_t place) {
   const bool to_disk = context_->cold != nullptr &&
                        (rows_.full() || !(place & RowBatch::kInMemory));
   if (to_disk) {
+    // From now on a row that changes in memory may have a copy on disk.
+    watches_use_ = true;
     scratch_->cold_keys.push_back({id_, key});
     scratch_->cold_bytes.insert(scratch_->cold_bytes.end(), row + sizeof(key),
                                 row + context_->layout.bytes());

@@ -119,6 +119,20 @@ TEST(SpaceSavingTest, AMergeIntoAnEmptySketchIsTheSameSketch) {
   }
 }
 
+// A sketch that is full remembers how often another one's keys may have come.
+TEST(SpaceSavingTest, AMergeKeepsTheLargerBound) {
+  SpaceSaving sketch(2);
+  sketch.Merge({{1, 5, 0}, {2, 6, 0}}, /*uncounted_max=*/100);
+  EXPECT_EQ(sketch.uncounted_max(), 100u);
+  sketch.Count(3);  // it may have come 100 times before
+  for (const SpaceSaving::Counter& counter : sketch.counters()) {
+    if (counter.key != 3) continue;
+    EXPECT_EQ(counter.count, 101u);
+    EXPECT_EQ(counter.error, 100u);
+  }
+  EXPECT_EQ(sketch.uncounted_max(), 100u);
+}
+
 // A lane may get a part of another lane's keys, and those of several.
 TEST(SpaceSavingTest, TheBoundHoldsForPartsOfSketches) {
   const std::vector<int64_t> keys = ZipfKeys(3, 1.05, 1000, 20000);

@@ -43,12 +43,32 @@ TEST(TableBudgetTest, OpenOnesShareWhatIsLeft) {
 
 // Three shards of a job, one after the other.
 TEST(TableBudgetTest, OpenOnesLeaveRoomForTheShardsToCome) {
-  const auto budget = Budget(100 * kMiB, 50 * kMiB);
-  const auto first = budget->Reserve({{40 * kMiB, 0}, {0, 0}}, /*parts=*/3);
-  EXPECT_EQ(Memory(first), (std::vector<uint64_t>{40, 20}));
-  const auto second = budget->Reserve({{0, 0}}, /*parts=*/2);
-  EXPECT_EQ(Memory(second), (std::vector<uint64_t>{20}));
-  EXPECT_EQ(Memory(budget->Reserve({{0, 0}})), (std::vector<uint64_t>{20}));
+  const auto budget = Budget(90 * kMiB, 0);
+  const std::vector<TableBudget::Share> asked = {{10 * kMiB, 0}, {0, 0}};
+  const auto first = budget->Reserve(asked, /*parts=*/3);
+  const auto second = budget->Reserve(asked, /*parts=*/2);
+  const auto third = budget->Reserve(asked);
+  for (const auto* const shares : {&first, &second, &third}) {
+    EXPECT_EQ(Memory(*shares), (std::vector<uint64_t>{10, 20}));
+  }
+}
+
+// What the shards to come ask for is not given to tables that ask for nothing.
+TEST(TableBudgetTest, OpenOnesLeaveWhatTheShardsToComeAskFor) {
+  const auto budget = Budget(100 * kMiB, 100 * kMiB);
+  const std::vector<TableBudget::Share> asked = {{35 * kMiB, 20 * kMiB},
+                                                 {0, 0}};
+  const auto first = budget->Reserve(asked, /*parts=*/2);
+  EXPECT_EQ(Memory(first), (std::vector<uint64_t>{35, 15}));
+  EXPECT_EQ(first->shares()[1].disk_bytes, 30 * kMiB);
+  const auto second = budget->Reserve(asked);
+  EXPECT_EQ(Memory(second), (std::vector<uint64_t>{35, 15}));
+  EXPECT_EQ(second->shares()[1].disk_bytes, 30 * kMiB);
+  EXPECT_EQ(Budget(100 * kMiB, 0)
+                ->Reserve({{60 * kMiB, 0}}, /*parts=*/2)
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(TableBudgetTest, AJobThatEndsGivesBack) {

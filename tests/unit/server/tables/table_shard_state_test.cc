@@ -125,6 +125,35 @@ TEST_P(TableStateTest, ATableGoesOnFromAState) {
             table.Stats().refused_by_sightings);
 }
 
+// Rows that were on disk are changed in memory and go to disk again.
+TEST_P(TableStateTest, ATableGoesOnWithMoreMemory) {
+  TableOptions options = TestTableOptions(GetParam());
+  options.memory_bytes = 48 << 10;
+  MemoryColdStore disk(TableShard::SpilledRowBytes(options));
+  MemoryColdStore other_disk(TableShard::SpilledRowBytes(options));
+  TestTable table(options, 2, &disk);
+  options.memory_bytes = 512 << 10;
+  TestTable other(options, 2, &other_disk);
+  Random random(9);
+  const auto push = [&](int64_t clock, int64_t keys,
+                        std::vector<TestTable*> tables) {
+    const Gradients rows = RandomPush(&random, keys, 3000);
+    for (TestTable* const one : tables) {
+      ASSERT_TRUE(
+          one->Push({rows}, {.clock = clock, .learning_rate = 0.1f}).ok());
+    }
+  };
+  for (int64_t clock = 0; clock < 6; ++clock) push(clock, 3000, {&table});
+  Copy(&table.shard(), &other.shard());
+  for (int64_t clock = 6; clock < 24; ++clock) {
+    push(clock, 20'000, {&table, &other});
+  }
+  ASSERT_GT(other.Stats().rows_on_disk, 0u);
+  const Gradients rows = table.Scan(24, 1000, [] {});
+  EXPECT_GT(rows.size(), 5000u);
+  EXPECT_EQ(other.Scan(24, 1000, [] {}), rows);
+}
+
 INSTANTIATE_TEST_SUITE_P(Optimizers, TableStateTest,
                          ::testing::Values(OptimizerKind::kSgd,
                                            OptimizerKind::kAdagrad,
