@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/base/check.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/strided_copy_kernels.h"
@@ -96,6 +97,7 @@ void CopyStrided(const Strided<1>& walk, size_t element_bytes, const void* x,
     case 4:
       return CopyOf<uint32_t>(walk, x, y);
     default:
+      SYNCLINE_CHECK(element_bytes == 8);
       return CopyOf<uint64_t>(walk, x, y);
   }
 }

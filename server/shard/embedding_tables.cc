@@ -246,6 +246,15 @@ void EmbeddingTables::Sample(int lane) {
   }
 }
 
+void EmbeddingTables::SampleImported() {
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    for (size_t lane = 0; lane < samples_[i].size(); ++lane) {
+      samples_[i][lane] = tables_[i].shard->Stats(static_cast<int>(lane));
+    }
+  }
+}
+
 std::vector<ShardStatus::Table> EmbeddingTables::Status() const {
   std::vector<ShardStatus::Table> all;
   MutexLock lock(&mu_);

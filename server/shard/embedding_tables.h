@@ -83,8 +83,15 @@ class EmbeddingTables {
   // Once a second: what time does to rows, and a new sample for Status.
   void Maintain(int lane, int64_t clock, absl::Time now);
 
+  // Why rows that had been accepted lack an update: the disk failed. OK where
+  // they were refused for want of room, which is counted.
+  absl::Status Failure() const ABSL_LOCKS_EXCLUDED(mu_);
+
   // For Status.
   void Sample(int lane) ABSL_LOCKS_EXCLUDED(mu_);
+  // Sample of all lanes, whose counts another process has told of. REQUIRES:
+  // the lanes have nothing of these tables.
+  void SampleImported() ABSL_LOCKS_EXCLUDED(mu_);
   // As of the last Maintain or Sample of each lane.
   std::vector<ShardStatus::Table> Status() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -110,7 +117,6 @@ class EmbeddingTables {
       ABSL_LOCKS_EXCLUDED(mu_);
   void Warn(const char* what, const absl::Status& status)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Failure() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string label_;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
   const TableBudget::Reservation reserved_;  // outlives the tables

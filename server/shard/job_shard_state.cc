@@ -69,6 +69,7 @@ absl::Status JobShard::Import(const ShardStart& start) {
   }
   if (status.ok()) status = importer.Finish();
   if (status.ok()) status = GoOnFrom(importer, now);
+  executor_.tables().SampleImported();
   // It has a part of the state, which nobody may read.
   if (!status.ok()) Close(status);
   return status;

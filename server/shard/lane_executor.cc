@@ -153,10 +153,11 @@ void LaneExecutor::RunRows(int lane, const RowsStep& step) {
                         .gradient_scale = shared.gradient_scale};
   if (step.kind == Kind::kReduceGradients)
     return ComputeRowNorms(lane, step, rows);
-  // A reduction has checked its gradients for NaN and infinity already.
-  tables_->Push(
-      lane, step.ranks, rows,
-      config_->controller.NeedsGradientNorm() ? nullptr : &non_finite_);
+  // A reduction, which SYNC alone has, has checked its gradients for NaN and
+  // infinity already.
+  const bool is_reduced = config_->controller.NeedsGradientNorm() &&
+                          dense_.rule().regimes.At(step.clock).sync();
+  tables_->Push(lane, step.ranks, rows, is_reduced ? nullptr : &non_finite_);
 }
 
 void LaneExecutor::ComputeRowNorms(int lane, const RowsStep& step,

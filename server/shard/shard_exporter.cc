@@ -105,6 +105,7 @@ absl::Status ShardExporter::Export(const ControllerState& state,
   }
   // All lanes of what was exported have done the last clock's steps now.
   SYNCLINE_RETURN_IF_ERROR(executor_->non_finite().failure());
+  SYNCLINE_RETURN_IF_ERROR(executor_->tables().Failure());
   ShardStateTrailer trailer;
   trailer.set_blocks(blocks.size());
   trailer.set_rows(rows_);

@@ -21,6 +21,7 @@
 #include "server/shard/shard_exporter.h"
 #include "server/shard/shard_importer.h"
 #include "tests/testing/assignment_builder.h"
+#include "tests/testing/fakes/memory_cold_store.h"
 #include "tests/testing/fakes/payloads.h"
 #include "tests/testing/fakes/shard_states.h"
 #include "tests/testing/status_matchers.h"
@@ -61,11 +62,22 @@ JobAssignment Job(uint32_t ps = 1, const JobSpec& spec = Spec(),
 // A shard of a job, with its lanes.
 class Shard {
  public:
-  explicit Shard(const JobAssignment& job, uint32_t rank = 0, int lanes = 2)
+  // With `table_bytes` its table has no more memory than that, and a disk, and
+  // admits all rows.
+  explicit Shard(const JobAssignment& job, uint32_t rank = 0, int lanes = 2,
+                 uint64_t table_bytes = 0)
       : lanes_(lanes) {
-    const auto config = ReadJobConfig(job, rank);
+    auto config = ReadJobConfig(job, rank);
     EXPECT_OK(config.status());
     EmbeddingTables::ColdStores cold(1);
+    if (table_bytes > 0) {
+      TableOptions& options = config->tables[0].options;
+      options.memory_bytes = table_bytes;
+      options.admission = {};
+      cold[0] = std::make_unique<MemoryColdStore>(
+          TableShard::SpilledRowBytes(options));
+      disk_ = static_cast<MemoryColdStore*>(cold[0].get());
+    }
     auto tables = EmbeddingTables::Create(*config, lanes, std::move(cold), {});
     EXPECT_OK(tables.status());
     shard_ = std::make_shared<JobShard>(
@@ -78,6 +90,7 @@ class Shard {
   }
 
   JobShard* operator->() { return shard_.get(); }
+  MemoryColdStore& disk() { return *disk_; }
 
   absl::Status Import(const std::vector<std::string>& states,
                       const ShardImportOptions& options = {}) {
@@ -117,11 +130,11 @@ class Shard {
                  [](absl::Status status, PullValues) { EXPECT_OK(status); });
     lanes_.Drain();
   }
-  // The status that the push of all blocks, and of keys 1 to 100, gets.
-  absl::Status Push(uint32_t rank, int64_t clock) {
+  // The status that the push of all blocks, and of keys 1 to `last`, gets.
+  absl::Status Push(uint32_t rank, int64_t clock, int64_t last = 100) {
     const TableMap& map = shard_->layout().tables()[0].map;
     std::vector<int64_t> keys;
-    for (int64_t key = 1; key <= 100; ++key) {
+    for (int64_t key = 1; key <= last; ++key) {
       if (map.ShardOf(key) == shard_->layout().shard()) keys.push_back(key);
     }
     std::sort(keys.begin(), keys.end(),
@@ -182,6 +195,7 @@ class Shard {
       std::make_shared<BufferPool>(1 << 20);
   Lanes lanes_;
   std::shared_ptr<JobShard> shard_;
+  MemoryColdStore* disk_ = nullptr;  // the table's, if it has one
 };
 
 const std::string& GoodState() {
@@ -281,6 +295,34 @@ TEST(JobShardStateTest, WhatIsAnothersIsRefusedOrPassedOver) {
   Shard shard(Job(/*ps=*/2), 1);
   ASSERT_OK(shard.Import({GoodState()}, {.passes_over_others = true}));
   EXPECT_OK(shard.Push(0, 3));
+}
+
+// Who counts on from them must not see them grow from nothing.
+TEST(JobShardStateTest, CountsOfTablesAreThereWithTheState) {
+  Shard shard(Job());
+  ASSERT_OK(shard.Import({GoodState()}));
+  ASSERT_EQ(shard->Status().tables_size(), 1);
+  const auto table = shard->Status().tables(0);
+  EXPECT_EQ(table.rows_in_memory(), 100u);
+  EXPECT_GT(table.pushed_rows(), 100u);
+}
+
+// An update that was accepted is missing, so the state is not that of the cut.
+TEST(JobShardStateTest, AStateWithoutAnAcceptedUpdateIsNotExported) {
+  constexpr int64_t kMany = 5000;
+  Shard shard(Job(), 0, 1, /*table_bytes=*/60 << 10);
+  shard.Init();
+  EXPECT_OK(shard.Push(0, 0, kMany));
+  EXPECT_OK(shard.Push(1, 0, kMany));
+  EXPECT_OK(shard.Push(0, 1, kMany));
+  shard.disk().get_error = absl::UnavailableError("the disk is away");
+  EXPECT_OK(shard.Push(1, 1, kMany));
+  shard.disk().get_error = absl::OkStatus();
+  shard.HoldCut({2, 2});
+  const absl::Status status = shard.Export().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("table 'emb': the disk is away"));
 }
 
 TEST(JobShardStateTest, AStateComesBeforeTheFirstCall) {

@@ -198,6 +198,19 @@ TEST_F(LaneExecutorTest, ARowThatIsNotFiniteIsNamedOnceAndSkipsAClock) {
   }
 }
 
+// Only SYNC has reductions, which would have named them.
+TEST_F(LaneExecutorTest, ARowThatIsNotFiniteIsNamedWithoutAReduction) {
+  TrainingRegime async;
+  async.mode = ConsistencyMode::kAsync;
+  config_.update.rule.regimes = RegimeSchedule(async);
+  Open(OnNonFinite::kDropBlock, /*folds=*/true);
+  RunRows(Kind::kApply, {RowOf(1, 7, std::nanf(""))});
+  EXPECT_EQ(executor_->non_finite().CountOf(1), 1u);
+  const int64_t key = 7;
+  ASSERT_OK_AND_ASSIGN(const auto row, Read(&key));
+  EXPECT_THAT(row, ElementsAre(0));
+}
+
 TEST_F(LaneExecutorTest, NothingIsReadOnceTheJobHasFailed) {
   Open(OnNonFinite::kFailJob, false);
   Deliver(1, {0, std::nanf("")});
