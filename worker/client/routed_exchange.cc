@@ -42,13 +42,16 @@ auto RoutedExchange::Routed(Call call) -> decltype(call()) {
   while (true) {
     auto result = call();
     if (!RoutingVersionOf(StatusOf(result)).has_value()) return result;
-    absl::Status elsewhere = StatusOf(result);
-    // The routing may change again while the client for it is made.
-    do {
-      elsewhere = GoOnElsewhere(elsewhere);
-    } while (RoutingVersionOf(elsewhere).has_value());
-    SYNCLINE_RETURN_IF_ERROR(elsewhere);
+    SYNCLINE_RETURN_IF_ERROR(Follow(StatusOf(result)));
   }
+}
+
+absl::Status RoutedExchange::Follow(absl::Status refusal) {
+  // The routing may change again while the client for it is made.
+  do {
+    refusal = GoOnElsewhere(refusal);
+  } while (RoutingVersionOf(refusal).has_value());
+  return refusal;
 }
 
 absl::Status RoutedExchange::GoOnElsewhere(const absl::Status& refusal) {
@@ -58,7 +61,8 @@ absl::Status RoutedExchange::GoOnElsewhere(const absl::Status& refusal) {
     MutexLock lock(&mu_);
     to_cancel_ = nullptr;
   }
-  step_.abandoned = client_->step_abandoned();
+  // A client that was refused before it got the step does not know.
+  step_.abandoned |= client_->step_abandoned();
   // Its calls end here, and let the memory of gradients and values go.
   client_.reset();
   if (options_.on_routing != nullptr) options_.on_routing(job->table);
@@ -146,16 +150,18 @@ absl::Status RoutedExchange::ScanTable(uint32_t table, int64_t dim,
 }
 
 absl::Status RoutedExchange::EndCut(uint64_t cut_id, int64_t clock) {
-  const absl::Status ended =
-      Routed([&] { return client_->EndCut(cut_id, clock); });
   std::erase_if(cuts_, [&](const Cut& cut) { return cut.id == cut_id; });
-  return ended;
+  const absl::Status ended = client_->EndCut(cut_id, clock);
+  if (!RoutingVersionOf(ended).has_value()) return ended;
+  // The shards of a later routing have only the cuts that are announced there.
+  return Follow(ended);
 }
 
 // --- A step ---
 
 void RoutedExchange::BeginStep(const Step& step) {
   step_.open = true;
+  step_.abandoned = false;
   step_.ended = false;
   step_.step = step;
   step_.early_rows = {};

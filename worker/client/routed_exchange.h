@@ -81,6 +81,8 @@ class RoutedExchange final : public ParameterExchange {
   // with a later routing.
   template <typename Call>
   auto Routed(Call call) -> decltype(call());
+  // GoOnElsewhere, as often as the routing changes meanwhile.
+  absl::Status Follow(absl::Status refusal);
   // Puts a client for the routing that `refusal` tells of into the place of the
   // present one. Errors: CurrentRouting::Follow's, and those of cuts.
   absl::Status GoOnElsewhere(const absl::Status& refusal);

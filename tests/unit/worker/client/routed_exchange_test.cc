@@ -173,6 +173,28 @@ TEST_F(RoutedExchangeTest, AnAbandonedStepStaysSo) {
       << "its values are counted once";
 }
 
+// The client of version 2 is refused before it gets the step.
+TEST_F(RoutedExchangeTest, AnAbandonedStepStaysSoIfTheRoutingChangesTwice) {
+  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
+  exchange_->BeginStep({.clock = 4, .sample_count = 1});
+  exchange_->AbandonStep(/*own_values=*/true);
+  exchange_->EndBackward({});
+  log_.calls.clear();
+  log_.refused = "Wait";
+  log_.refused_again = "BeginCut 7,7";
+  log_.on_refused_again = [this] {
+    response_.mutable_routing()->set_version(3);
+  };
+  EXPECT_OK(exchange_->Wait());
+  EXPECT_THAT(log_.calls,
+              ElementsAre("1 Wait", "rows to 2", "2 BeginCut 7,7", "rows to 3",
+                          "3 BeginCut 7,7", "3 BeginStep 4", "3 AbandonStep 0",
+                          "3 EndBackward", "3 Wait"));
+  log_.calls.clear();
+  exchange_->BeginStep({.clock = 5, .sample_count = 1});
+  EXPECT_FALSE(exchange_->step_abandoned());
+}
+
 // A call between the step's begin and its end finds out.
 TEST_F(RoutedExchangeTest, AStepIsHandedOverAsFarAsItIs) {
   log_.refused = "ReportActivity";
@@ -224,6 +246,16 @@ TEST_F(RoutedExchangeTest, ACutThatRanksHavePassedMeanwhileIsLostByName) {
   EXPECT_THAT(std::string(pulled.message()),
               HasSubstr("cut 9 was at clocks 7,7 when the job's routing "
                         "changed, and can now only be had at 8,8"));
+}
+
+// The later shards do not have it, and it is not announced to them.
+TEST_F(RoutedExchangeTest, ACutEndsWhileTheRoutingChanges) {
+  log_.refused = "EndCut";
+  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
+  log_.cut_clocks = {8, 8};  // a rank has passed it meanwhile
+  log_.calls.clear();
+  EXPECT_OK(exchange_->EndCut(9, 7));
+  EXPECT_THAT(log_.calls, ElementsAre("1 EndCut", "rows to 2"));
 }
 
 TEST_F(RoutedExchangeTest, AnEndedCutIsForgotten) {
