@@ -108,8 +108,14 @@ class CommandLine {
     if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) return "";
     const std::vector<std::string> rest = app_.remaining(/*recurse=*/true);
     if (rest.empty() || rest[0].empty() || rest[0][0] == '-') return "";
-    const std::vector<CLI::App*> parsed = app_.get_subcommands();
-    const CLI::App* const parent = parsed.empty() ? &app_ : parsed.back();
+    std::string program = "synctl";
+    const CLI::App* parent = &app_;
+    while (!parent->get_subcommands().empty()) {
+      parent = parent->get_subcommands().back();
+      absl::StrAppend(&program, " ", parent->get_name());
+    }
+    // A command without commands of its own lacks something else.
+    if (parent->get_subcommands({}).empty()) return "";
     const std::string given = rest[0].substr(0, kCommandCharsMax);
     std::string nearest;
     size_t least = kTypingErrorsMax + 1;
@@ -119,8 +125,6 @@ class CommandLine {
       least = distance;
       nearest = command->get_name();
     }
-    const std::string program =
-        parsed.empty() ? "synctl" : absl::StrCat("synctl ", parent->get_name());
     return absl::StrCat(
         "'", given, "' is not a command of ", program,
         nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"),

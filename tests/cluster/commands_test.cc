@@ -91,6 +91,20 @@ TEST_F(CommandsTest, AnUnknownCommandIsNamed) {
   }
 }
 
+// A stray word does not hide what is missing.
+TEST_F(CommandsTest, AMissingOptionIsNamedBesideAStrayWord) {
+  for (const auto& [words, missing] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"tf-config", "worker:1"}, "--task"},
+           {{"generate", "criteo", "foo"}, "--rows"}}) {
+    ASSERT_OK_AND_ASSIGN(const auto result, cluster_->Synctl(words));
+    EXPECT_EQ(result.exit.code, 2);
+    EXPECT_THAT(result.err, HasSubstr(missing));
+    EXPECT_THAT(result.err, HasSubstr("required"));
+    EXPECT_THAT(result.err, Not(HasSubstr("is not a command")));
+  }
+}
+
 // The same option in each command that takes a job file.
 TEST_F(CommandsTest, SettingsGoOverTheJobFile) {
   JobSpec spec = EvaluatedJob("set");

@@ -145,7 +145,8 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
                     attempt_->start_clock);
   }
   attempt_->progress.emplace(static_cast<uint32_t>(workers.size()),
-                             status_.spec().training().epochs());
+                             status_.spec().training().epochs(),
+                             attempt_->start_clock);
   attempt_->started = now;
   started_ = std::min(started_, now);
   Transition(PREPARING, where, now, actions);

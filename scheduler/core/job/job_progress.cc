@@ -12,10 +12,14 @@ constexpr size_t kCurvePointsMax = 256;
 }  // namespace
 
 JobProgressTracker::JobProgressTracker(uint32_t worker_count,
-                                       uint32_t epochs_total)
-    : epochs_total_(epochs_total), workers_(worker_count) {
+                                       uint32_t epochs_total,
+                                       int64_t start_clock)
+    : epochs_total_(epochs_total),
+      start_clock_(start_clock),
+      workers_(worker_count) {
   for (uint32_t rank = 0; rank < worker_count; ++rank) {
     workers_[rank].set_rank(rank);
+    workers_[rank].set_clock(start_clock);
     workers_[rank].set_loss(std::numeric_limits<double>::quiet_NaN());
   }
 }
@@ -90,9 +94,10 @@ JobProgress JobProgressTracker::Summary(absl::Duration running) const {
   }
   progress.set_loss(MeanLoss());
   progress.set_samples_per_second(samples_per_second);
+  const int64_t trained = clock - start_clock_;
   progress.set_seconds_left(
-      clock > 0
-          ? absl::ToDoubleSeconds(running) / static_cast<double>(clock) *
+      trained > 0
+          ? absl::ToDoubleSeconds(running) / static_cast<double>(trained) *
                 static_cast<double>(std::max<int64_t>(0, clocks_total - clock))
           : -1);
   return progress;

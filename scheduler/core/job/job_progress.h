@@ -18,7 +18,9 @@ class JobProgressTracker {
     double loss = 0;
   };
 
-  JobProgressTracker(uint32_t worker_count, uint32_t epochs_total);
+  // `start_clock`: the workers begin there.
+  JobProgressTracker(uint32_t worker_count, uint32_t epochs_total,
+                     int64_t start_clock = 0);
 
   // `rank` is the sender's; a late report with a smaller clock is dropped, a
   // rank out of range ignored.
@@ -37,6 +39,7 @@ class JobProgressTracker {
   void AddToCurve();
 
   const uint32_t epochs_total_;
+  const int64_t start_clock_;
   std::vector<WorkerProgress> workers_;  // by rank
   std::vector<CurvePoint> curve_;
   int64_t curve_stride_ = 1;  // clocks between points, grows as it is thinned

@@ -48,6 +48,17 @@ TEST(JobProgressTest, SlowestClockMeanLossSummedSpeed) {
   EXPECT_EQ(tracker.ClockOf(7), 0);
 }
 
+// The clocks before it were another attempt's.
+TEST(JobProgressTest, ALaterAttemptCountsFromItsFirstClock) {
+  JobProgressTracker tracker(2, 4, /*start_clock=*/50);
+  EXPECT_EQ(tracker.MinClock(), 50);
+  EXPECT_LT(tracker.Summary(absl::Seconds(5)).seconds_left(), 0);
+  tracker.OnReport(0, Report(60, 1, 1));
+  EXPECT_EQ(tracker.MinClock(), 50);
+  tracker.OnReport(1, Report(60, 1, 1));
+  EXPECT_NEAR(tracker.Summary(absl::Seconds(5)).seconds_left(), 20, 1e-9);
+}
+
 TEST(JobProgressTest, TheLastEpochIsNotPassed) {
   JobProgressTracker tracker(1, 4);
   tracker.OnReport(0, Report(100, 1, 1));
