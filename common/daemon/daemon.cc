@@ -319,7 +319,12 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
     RequestExit(shutdown.exit_code(), shutdown.reason());
   };
   callbacks.on_rejected = [this](const absl::Status& status) {
-    ReportFailure(options_, status);
+    ReportFailure(
+        options_,
+        absl::IsUnimplemented(status)
+            ? Annotate(status, absl::StrCat("no scheduler answers at ",
+                                            scheduler_address_))
+            : status);
     // A scheduler that cannot be reached may be there the next time.
     const bool retryable = absl::IsUnavailable(status);
     RequestExit(retryable ? kExitRetryable : kExitFailed,

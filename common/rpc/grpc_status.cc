@@ -11,6 +11,10 @@
 namespace syncline {
 namespace {
 
+constexpr char kUnknownCall[] =
+    "what answers there does not have this call: it is another kind of daemon, "
+    "or one of another release";
+
 // Cuts between characters: gRPC and the details want UTF-8.
 std::string Shortened(absl::string_view text) {
   const std::string message = Utf8Text(text);
@@ -45,8 +49,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
+  // gRPC says nothing more of a call that a server does not have.
+  const bool unknown_call = status.error_message().empty() &&
+                            status.error_code() == grpc::UNIMPLEMENTED;
   absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
-                         status.error_message());
+                         unknown_call ? kUnknownCall : status.error_message());
   StatusDetails details;
   if (details.ParseFromString(status.error_details())) {
     for (const auto& any : details.details()) {

@@ -82,7 +82,10 @@ absl::Status CallStatus(const std::string& address,
   const absl::Status status = FromGrpcStatus(grpc_status);
   if (IsStopping(status))
     return OutOfReach(address, scheduler::SchedulerStopping());
-  return IsOutOfReach(status) ? OutOfReach(address, status) : status;
+  // Something answers that is no scheduler.
+  const bool is_another = absl::IsUnimplemented(status);
+  return IsOutOfReach(status) || is_another ? OutOfReach(address, status)
+                                            : status;
 }
 
 }  // namespace

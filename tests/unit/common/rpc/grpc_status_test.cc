@@ -37,6 +37,15 @@ TEST(GrpcStatusTest, ForeignDetailsAreIgnored) {
   EXPECT_EQ(FromGrpcStatus(foreign), absl::AbortedError("x"));
 }
 
+// A server without the service says no more.
+TEST(GrpcStatusTest, ACallThatIsNotThereIsSaidInWords) {
+  const absl::Status status =
+      FromGrpcStatus(grpc::Status(grpc::StatusCode::UNIMPLEMENTED, ""));
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("does not have this call: it is another kind of"));
+}
+
 TEST(GrpcStatusTest, LongMessagesAreCutBetweenCharacters) {
   std::string message = "x";
   while (message.size() < 2 * kStatusBytesMax) message += "\xc3\xa4";

@@ -23,6 +23,7 @@
 namespace syncline::ctl {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -47,6 +48,10 @@ class FakeJobs : public Jobs::Service {
       --lose_answers;
       return {grpc::StatusCode::UNAVAILABLE, "lost"};
     }
+    return grpc::Status::OK;
+  }
+  grpc::Status GetCluster(grpc::ServerContext*, const GetClusterRequest*,
+                          ClusterStatus*) override {
     return grpc::Status::OK;
   }
   grpc::Status Watch(grpc::ServerContext* context, const WatchRequest* request,
@@ -244,6 +249,17 @@ TEST_F(JobsClientTest, ASchedulerThatSaysNothingIsReportedThenLeft) {
               testing::AllOf(HasSubstr(server_.address), HasSubstr("no news")));
   ASSERT_GE(silences.size(), 2);
   EXPECT_GE(silences[0], absl::Milliseconds(300));
+}
+
+// As a ps or a worker answers.
+TEST_F(JobsClientTest, WhoIsNoSchedulerIsNamed) {
+  const auto job = client_->Cancel("j-0001", "");
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(
+      std::string(job.status().message()),
+      AllOf(HasSubstr(absl::StrCat("no scheduler answers at ", server_.address,
+                                   ": what answers there")),
+            HasSubstr("another kind of daemon")));
 }
 
 TEST_F(JobsClientTest, ASchedulerThatIsGoneIsNamed) {
