@@ -3,6 +3,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/einsum_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/elementwise/row_sums.h"
 

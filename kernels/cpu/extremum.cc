@@ -4,6 +4,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/extremum_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 
 namespace syncline {
 namespace {

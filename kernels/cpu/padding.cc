@@ -3,6 +3,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/padding_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/loop.h"
 
 namespace syncline {

@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/reduction_kernels.h"
 #include "kernels/elementwise/binary_loop.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/loop.h"
 
 namespace syncline {

@@ -14,7 +14,9 @@ void Report(const ErrorSlot& errors, int32_t kind, int64_t position,
   const bool is_first =
       record.node == DataError::kNone ||
       (record.node == errors.node && position < record.position);
-  if (is_first) record = {errors.node, kind, position, value};
+  if (!is_first) return;
+  record = {
+      .node = errors.node, .kind = kind, .position = position, .value = value};
 }
 
 }  // namespace syncline

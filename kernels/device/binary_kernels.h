@@ -4,7 +4,7 @@
 #include <array>
 
 #include "kernels/elementwise/binary_functions.h"
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
 

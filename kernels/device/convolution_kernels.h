@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/convolution.h"
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
 

@@ -21,6 +21,7 @@ struct DataError {
   int32_t kind = 0;
   int64_t position = 0;  // of the element
   int64_t value = 0;     // that it has
+  int32_t lock = 0;      // of threads that report at once
 };
 
 // Where the kernels of one node report. An argument of those that may; a null

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/base/dtype.h"
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
 

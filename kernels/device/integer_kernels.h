@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/device/data_error.h"
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 #include "kernels/elementwise/by_dtype.h"
 #include "kernels/elementwise/integer_functions.h"
 #include "kernels/elementwise/strided.h"

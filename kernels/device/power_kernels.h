@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_KERNELS_DEVICE_POWER_KERNELS_H_
 #define SYNCLINE_KERNELS_DEVICE_POWER_KERNELS_H_
 
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 #include "kernels/elementwise/reduction_functions.h"
 
 namespace syncline {

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 #include "kernels/elementwise/strided.h"
 
 namespace syncline {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "kernels/elementwise/broadcast.h"
+#include "kernels/elementwise/broadcast_shape.h"
 #include "kernels/elementwise/host_device.h"
 
 namespace syncline {

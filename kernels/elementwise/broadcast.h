@@ -7,33 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "kernels/elementwise/fixed_list.h"
+#include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
-
-// How two dense row-major arrays lie over their broadcast result (numpy's
-// rules, which are ONNX's), in as few nested loops as possible: equal shapes
-// and scalars become one loop, a bias row two.
-//
-// A tensor has at most 8 dimensions (common/model), so there are no more loops.
-struct Broadcast {
-  static constexpr size_t kLoopsMax = 8;
-  struct Loop {
-    int64_t count = 0;
-    int64_t a_stride = 0;  // in elements; 0 where the array is repeated
-    int64_t b_stride = 0;
-  };
-  FixedList<Loop, kLoopsMax> outer;  // outermost first
-  int64_t inner = 1;                 // elements in the innermost loop
-  bool a_moves = false;              // or is repeated in the innermost loop
-  bool b_moves = false;
-  int64_t a_count = 1;
-  int64_t b_count = 1;
-  int64_t count = 1;  // of the result
-};
-
-// One of the two arrays.
-enum class Side { kA, kB };
 
 // Shape of the result. Errors: InvalidArgument: the shapes do not fit.
 absl::StatusOr<std::vector<int64_t>> BroadcastDims(absl::Span<const int64_t> a,
@@ -56,22 +32,6 @@ struct BroadcastPart {
 // Length of the outermost loop.
 int64_t OutermostCount(const Broadcast& s);
 BroadcastPart PartOf(const Broadcast& s, int64_t begin, int64_t end);
-
-// The loops around the innermost one, as they look from one of the arrays:
-// those in which it moves, and those in which it is repeated, outermost first.
-struct LoopsAround {
-  struct Loop {
-    int64_t count = 0;
-    int64_t result_stride = 0;
-    int64_t a_stride = 0;
-    int64_t b_stride = 0;
-  };
-  using Loops = FixedList<Loop, Broadcast::kLoopsMax>;
-  Loops moving;
-  Loops repeated;
-};
-LoopsAround LoopsAroundA(const Broadcast& s);
-LoopsAround LoopsAroundB(const Broadcast& s);
 
 // Calls visit(o, ia, ib) with the offsets of each round of `loops`, in order.
 template <typename Visit>

@@ -1,6 +1,7 @@
 #include "kernels/elementwise/elementwise.h"
 
 #include "kernels/elementwise/binary_loop.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/loop.h"
 
 namespace syncline {

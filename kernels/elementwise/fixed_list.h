@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "common/base/check.h"
+#include "kernels/elementwise/host_device.h"
 
 namespace syncline {
 
@@ -22,15 +23,17 @@ class FixedList {
     elements_[0] = element;
   }
 
-  const T* data() const { return elements_; }
-  size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  T& operator[](size_t i) { return elements_[i]; }
-  const T& operator[](size_t i) const { return elements_[i]; }
-  T& back() { return elements_[size_ - 1]; }
-  const T& back() const { return elements_[size_ - 1]; }
-  const T* begin() const { return elements_; }
-  const T* end() const { return elements_ + size_; }
+  SYNCLINE_HOST_DEVICE const T* data() const { return elements_; }
+  SYNCLINE_HOST_DEVICE size_t size() const { return size_; }
+  SYNCLINE_HOST_DEVICE bool empty() const { return size_ == 0; }
+  SYNCLINE_HOST_DEVICE T& operator[](size_t i) { return elements_[i]; }
+  SYNCLINE_HOST_DEVICE const T& operator[](size_t i) const {
+    return elements_[i];
+  }
+  SYNCLINE_HOST_DEVICE T& back() { return elements_[size_ - 1]; }
+  SYNCLINE_HOST_DEVICE const T& back() const { return elements_[size_ - 1]; }
+  SYNCLINE_HOST_DEVICE const T* begin() const { return elements_; }
+  SYNCLINE_HOST_DEVICE const T* end() const { return elements_ + size_; }
 
  private:
   T elements_[kCapacity] = {};

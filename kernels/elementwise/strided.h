@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/elementwise/fixed_list.h"
+#include "kernels/elementwise/host_device.h"
 
 namespace syncline {
 
@@ -42,10 +43,26 @@ class Strided {
     if (loops_.empty()) loops_.push_back({1, {}});
   }
 
-  int64_t count() const { return count_; }  // elements of the result
+  SYNCLINE_HOST_DEVICE int64_t count() const { return count_; }  // elements of the result
   // Of the innermost loop.
   int64_t inner() const { return loops_.back().n; }
   const Offsets& inner_strides() const { return loops_.back().strides; }
+
+  // Where element i of the result is in each array. Index is unsigned and holds
+  // count().
+  template <typename Index>
+  SYNCLINE_HOST_DEVICE Offsets At(int64_t i) const {
+    Offsets at = begin_;
+    Index left = static_cast<Index>(i);
+    for (size_t d = loops_.size(); d-- > 0;) {
+      const Loop& loop = loops_[d];
+      const Index next = left / static_cast<Index>(loop.n);
+      const int64_t round = left - next * static_cast<Index>(loop.n);
+      for (size_t k = 0; k < K; ++k) at[k] += round * loop.strides[k];
+      left = next;
+    }
+    return at;
+  }
 
   // Calls row(y, at) for each innermost loop, in order of the result: element i
   // of it is result[y + i], and array_k[at[k] + i * inner_strides()[k]].

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/axes.h"
 
 namespace syncline::worker {

@@ -2,6 +2,7 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/binary_kernels.h"
 #include "kernels/elementwise/binary_loop.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/threads.h"
 
 namespace syncline {

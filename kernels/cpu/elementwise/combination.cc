@@ -4,6 +4,7 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/device/combination_kernels.h"
 #include "kernels/elementwise/binary_loop.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/elementwise.h"
 
 namespace syncline {

@@ -5,6 +5,7 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/report.h"
 #include "kernels/device/integer_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 
 namespace syncline {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/elementwise/binary_op.h"
 #include "worker/ops/elementwise/pointwise_op.h"
 

@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/power_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/elementwise/binary_op.h"
 #include "worker/ops/elementwise/integers.h"
 #include "worker/ops/op.h"

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/device/binary_kernels.h"
 #include "kernels/device/kernel_table.h"
+#include "kernels/elementwise/broadcast.h"
 
 namespace syncline::worker {
 namespace {

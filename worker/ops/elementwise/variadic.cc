@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/device/combination_kernels.h"
 #include "kernels/device/kernel_table.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/elementwise/integers.h"
 
 namespace syncline::worker {

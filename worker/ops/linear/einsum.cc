@@ -10,6 +10,7 @@
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/matrix_product_kernels.h"
 #include "kernels/device/strided_copy_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/strided.h"
 #include "worker/ops/op.h"
 

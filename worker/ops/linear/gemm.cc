@@ -1,6 +1,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/matrix_product_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {

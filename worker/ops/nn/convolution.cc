@@ -8,6 +8,7 @@
 #include "kernels/device/convolution_kernels.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/strided_copy_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 #include "worker/ops/nn/window.h"
 
 namespace syncline::worker {

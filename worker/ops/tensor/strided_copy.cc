@@ -6,6 +6,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/strided_copy_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 
 namespace syncline::worker {
 namespace {

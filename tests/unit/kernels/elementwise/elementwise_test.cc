@@ -2,6 +2,7 @@
 // the reference in double over shapes that repeat either side, both overwriting
 // and accumulating, and in place where the contract allows it.
 
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/elementwise.h"
 
 #include "tests/testing/arrays.h"

@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/device/binary_kernels.h"
 #include "kernels/device/kernel_table.h"
+#include "kernels/elementwise/broadcast.h"
 #include "kernels/threads.h"
 #include "tests/testing/arrays.h"
 

@@ -11,6 +11,7 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/power_kernels.h"
+#include "kernels/elementwise/broadcast.h"
 
 namespace syncline {
 namespace {

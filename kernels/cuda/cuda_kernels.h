@@ -1,0 +1,19 @@
+#ifndef SYNCLINE_KERNELS_CUDA_CUDA_KERNELS_H_
+#define SYNCLINE_KERNELS_CUDA_CUDA_KERNELS_H_
+
+// The families of kernels for CUDA, each in the file of its name.
+
+#include "kernels/device/kernel_table.h"
+
+namespace syncline {
+
+const BinaryKernels& CudaBinaryKernels();
+const PointwiseKernels& CudaPointwiseKernels();
+const SoftmaxKernels& CudaSoftmaxKernels();
+
+// All of them; null where there is none yet.
+const KernelTable& CudaKernelTable();
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_CUDA_CUDA_KERNELS_H_

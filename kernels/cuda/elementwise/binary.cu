@@ -1,0 +1,67 @@
+#include "kernels/cuda/broadcast_walk.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/device/binary_kernels.h"
+
+namespace syncline {
+namespace {
+
+template <typename F>
+void Forward(Stream& stream, const Broadcast& s, const float* a, const float* b,
+             float* y) {
+  cuda::LaunchBroadcast(
+      stream, s,
+      [a = cuda::OnDevice(a), b = cuda::OnDevice(b),
+       y = cuda::OnDevice(y)] SYNCLINE_DEVICE(const cuda::BroadcastPlace& at) {
+        y[at.result] = F::Value(a[at.a], b[at.b]);
+      });
+}
+
+template <typename F, Side kSide>
+struct GradientOfElement {
+  cuda::Global<const float> a;
+  cuda::Global<const float> b;
+  cuda::Global<const float> y;
+  cuda::Global<const float> dy;
+
+  SYNCLINE_DEVICE float operator()(const cuda::BroadcastPlace& at) const {
+    constexpr BinaryReads kReads = BinaryReadsOf<F, kSide>();
+    BinaryElement e;
+    e.dy = dy[at.result];
+    if constexpr (kReads.a) e.a = a[at.a];
+    if constexpr (kReads.b) e.b = b[at.b];
+    if constexpr (kReads.y) e.y = y[at.result];
+    return BinaryGradientOf<F, kSide>(e);
+  }
+};
+
+template <typename F, Side kSide>
+void Backward(Stream& stream, const Broadcast& s, const float* a,
+              const float* b, const float* y, const float* dy, bool accumulate,
+              float* dx) {
+  cuda::AddUpGradient(
+      stream, s, kSide,
+      GradientOfElement<F, kSide>{cuda::OnDevice(a), cuda::OnDevice(b),
+                                  cuda::OnDevice(y), cuda::OnDevice(dy)},
+      accumulate, dx);
+}
+
+template <typename F>
+constexpr BinaryKernels::Function KernelsOf() {
+  return {.forward = Forward<F>,
+          .backward_a = Backward<F, Side::kA>,
+          .backward_b = Backward<F, Side::kB>};
+}
+
+}  // namespace
+
+const BinaryKernels& CudaBinaryKernels() {
+  static constexpr BinaryKernels kKernels = {
+      .functions = {
+#define SYNCLINE_KERNELS_OF(name) KernelsOf<binary::name>(),
+          SYNCLINE_BINARY_FUNCTIONS(SYNCLINE_KERNELS_OF)
+#undef SYNCLINE_KERNELS_OF
+      }};
+  return kKernels;
+}
+
+}  // namespace syncline

@@ -1,0 +1,225 @@
+#ifndef SYNCLINE_TESTS_TESTING_CUDA_EMULATOR_CUDA_EMULATOR_H_
+#define SYNCLINE_TESTS_TESTING_CUDA_EMULATOR_CUDA_EMULATOR_H_
+
+// The language of kernels (kernels/cuda/language.h), run on the host. Names are
+// CUDA's. Include it through language.h alone.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <source_location>
+#include <type_traits>
+#include <typeinfo>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/cuda_emulator/block_runner.h"
+#include "tests/testing/cuda_emulator/emulated_memory.h"
+
+#define SYNCLINE_DEVICE
+
+namespace syncline {
+
+class Stream;
+
+namespace testing {
+
+inline BlockRunner& RunningBlock() { return *BlockRunner::Current(); }
+
+// The memory of an emulated device that `address` lies in, or null.
+EmulatedMemory* FindEmulatedMemory(const void* address);
+
+// One element of an emulated array: what it is read as and written from.
+template <typename T>
+class EmulatedElement {
+ public:
+  EmulatedElement(T* at, EmulatedMemory* memory) : at_(at), memory_(memory) {}
+  EmulatedElement(const EmulatedElement&) = default;
+
+  operator T() const {  // NOLINT(google-explicit-constructor): as T&
+    BlockRunner& block = RunningBlock();
+    const auto report = [&](const std::string& what) { block.Report(what); };
+    if (memory_ == nullptr) {
+      report("reads what is no memory of the device");
+      return T{};
+    }
+    const bool is_there =
+        memory_->Read(at_, sizeof(T), alignof(T), block.accessor(), report);
+    return is_there ? *at_ : T{};
+  }
+  T operator=(T value) const {  // NOLINT(misc-unconventional-assign-operator)
+    BlockRunner& block = RunningBlock();
+    const auto report = [&](const std::string& what) { block.Report(what); };
+    if (memory_ == nullptr) {
+      report("writes what is no memory of the device");
+    } else if (memory_->Write(at_, sizeof(T), alignof(T), block.accessor(),
+                              report)) {
+      *at_ = value;
+    }
+    return value;
+  }
+  T operator=(const EmulatedElement& other) const {
+    return *this = static_cast<T>(other);
+  }
+  T operator+=(T value) const { return *this = static_cast<T>(*this) + value; }
+  T operator*=(T value) const { return *this = static_cast<T>(*this) * value; }
+
+ private:
+  T* at_;
+  EmulatedMemory* memory_;
+};
+
+// An array in emulated memory. T may be const.
+template <typename T>
+class EmulatedArray {
+ public:
+  EmulatedArray() = default;
+  EmulatedArray(T* at, EmulatedMemory* memory) : at_(at), memory_(memory) {}
+  template <typename U>
+  requires std::is_same_v<T, const U>
+  // NOLINTNEXTLINE(google-explicit-constructor): as U* becomes const U*
+  EmulatedArray(const EmulatedArray<U>& other)
+      : at_(other.at()), memory_(other.memory()) {}
+
+  std::conditional_t<std::is_const_v<T>, std::remove_const_t<T>,
+                     EmulatedElement<T>>
+  operator[](int64_t i) const {
+    if constexpr (std::is_const_v<T>) {
+      using Value = std::remove_const_t<T>;
+      return EmulatedElement<Value>(const_cast<Value*>(at_) + i, memory_);
+    } else {
+      return EmulatedElement<T>(at_ + i, memory_);
+    }
+  }
+  EmulatedArray operator+(int64_t i) const { return {at_ + i, memory_}; }
+  bool operator==(std::nullptr_t) const { return at_ == nullptr; }
+
+  T* at() const { return at_; }
+  EmulatedMemory* memory() const { return memory_; }
+
+ private:
+  T* at_ = nullptr;
+  EmulatedMemory* memory_ = nullptr;
+};
+
+inline std::string LineOf(const std::source_location& at) {
+  return absl::StrCat(at.file_name(), ":", at.line());
+}
+
+// T of 4 or 8 bytes.
+template <typename T>
+T CallInWarp(WarpCall::Kind kind, unsigned mask, T value, int argument,
+             const std::source_location& at) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  const uint64_t result =
+      RunningBlock().CallInWarp({.kind = kind,
+                                 .mask = mask,
+                                 .value = std::bit_cast<Bits>(value),
+                                 .argument = argument},
+                                LineOf(at));
+  return std::bit_cast<T>(static_cast<Bits>(result));
+}
+
+}  // namespace testing
+
+namespace cuda {
+
+template <typename T>
+using Global = testing::EmulatedArray<T>;
+template <typename T>
+using Shared = testing::EmulatedArray<T>;
+
+template <typename T>
+Global<T> OnDevice(T* array) {
+  return {array, testing::FindEmulatedMemory(array)};
+}
+
+class SharedMemory {
+ public:
+  template <typename T>
+  Shared<T> Take(int count) {
+    testing::EmulatedMemory* const shared =
+        testing::RunningBlock().block().shared;
+    const size_t begin = (taken_ + alignof(T) - 1) / alignof(T) * alignof(T);
+    taken_ = begin + count * sizeof(T);
+    if (taken_ > shared->bytes()) {
+      testing::RunningBlock().Report(absl::StrCat(
+          "takes ", taken_, " bytes of shared memory, but its launch has ",
+          shared->bytes()));
+    }
+    return {reinterpret_cast<T*>(shared->data() + begin), shared};
+  }
+
+ private:
+  size_t taken_ = 0;
+};
+
+// Threads of the emulator run one at a time: there is nothing to lock. What is
+// changed this way races with nothing.
+template <typename T, typename F>
+void AsOnlyThread(Global<T> element, Global<int32_t> lock, F f) {
+  if (element.memory() == nullptr || lock.memory() != element.memory()) {
+    testing::RunningBlock().Report("changes what is no memory of the device");
+    return;
+  }
+  f(*element.at());
+}
+
+// A launch on an emulated device's stream, done on return.
+void RunEmulated(Stream& stream, int64_t blocks, int threads,
+                 size_t shared_bytes, const std::type_info& kernel_type,
+                 const std::function<void()>& kernel);
+
+}  // namespace cuda
+}  // namespace syncline
+
+// CUDA's names.
+
+struct EmulatedIndex {
+  unsigned x;
+};
+#define threadIdx (EmulatedIndex{syncline::testing::RunningBlock().thread()})
+#define blockIdx \
+  (EmulatedIndex{syncline::testing::RunningBlock().block().index})
+#define blockDim                        \
+  (EmulatedIndex{static_cast<unsigned>( \
+      syncline::testing::RunningBlock().block().threads)})
+#define gridDim \
+  (EmulatedIndex{syncline::testing::RunningBlock().block().blocks})
+
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's
+inline void __syncthreads(
+    const std::source_location& at = std::source_location::current()) {
+  syncline::testing::RunningBlock().AwaitBarrier(syncline::testing::LineOf(at));
+}
+template <typename T>
+T __shfl_xor_sync(
+    unsigned mask, T value, int lanes,
+    const std::source_location& at = std::source_location::current()) {
+  return syncline::testing::CallInWarp(
+      syncline::testing::WarpCall::Kind::kShuffleXor, mask, value, lanes, at);
+}
+template <typename T>
+T __shfl_down_sync(
+    unsigned mask, T value, int lanes,
+    const std::source_location& at = std::source_location::current()) {
+  return syncline::testing::CallInWarp(
+      syncline::testing::WarpCall::Kind::kShuffleDown, mask, value, lanes, at);
+}
+template <typename T>
+T __shfl_sync(
+    unsigned mask, T value, int lane,
+    const std::source_location& at = std::source_location::current()) {
+  return syncline::testing::CallInWarp(
+      syncline::testing::WarpCall::Kind::kShuffle, mask, value, lane, at);
+}
+inline unsigned __ballot_sync(
+    unsigned mask, int predicate,
+    const std::source_location& at = std::source_location::current()) {
+  return static_cast<unsigned>(syncline::testing::CallInWarp<uint32_t>(
+      syncline::testing::WarpCall::Kind::kBallot, mask, predicate != 0, 0, at));
+}
+// NOLINTEND(bugprone-reserved-identifier)
+
+#endif  // SYNCLINE_TESTS_TESTING_CUDA_EMULATOR_CUDA_EMULATOR_H_

@@ -1,0 +1,220 @@
+#include "tests/testing/cuda_emulator/emulated_device.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/check.h"
+#include "common/base/mutex.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/language.h"
+#include "kernels/device/kernel_table.h"
+#include "tests/testing/cuda_emulator/cuda_emulator.h"
+
+namespace syncline::testing {
+namespace {
+
+constexpr size_t kReportsMax = 10;
+// Of CUDA.
+constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
+constexpr int kThreadsMax = 1024;
+
+// All emulated memory of this process, by its first byte. Kernels' arguments
+// are made where no device is known.
+struct Memories {
+  Mutex mu;
+  std::map<const void*, std::unique_ptr<EmulatedMemory>> by_begin
+      ABSL_GUARDED_BY(mu);
+};
+Memories& AllMemories() {
+  static Memories& memories = *new Memories();
+  return memories;
+}
+
+class EmulatedStream : public Stream {
+ public:
+  explicit EmulatedStream(EmulatedDevice* device) : device_(*device) {}
+
+  Device& device() override { return device_; }
+  EmulatedDevice& emulated() { return device_; }
+
+  void CopyToDevice(void* to, const void* from, size_t bytes) override {
+    if (Writes("copy to the device", to, bytes)) std::memcpy(to, from, bytes);
+  }
+  void CopyToHost(void* to, const void* from, size_t bytes) override {
+    if (Reads("copy to the host", from, bytes)) std::memcpy(to, from, bytes);
+  }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    if (!Reads("copy", from, bytes) || !Writes("copy", to, bytes)) return;
+    if (to != from) std::memcpy(to, from, bytes);
+  }
+  void Clear(void* to, size_t bytes) override {
+    if (Writes("clear", to, bytes)) std::memset(to, 0, bytes);
+  }
+  void Wait(Event&) override {}
+  absl::Status Synchronize() override { return device_.status(); }
+
+ private:
+  // The memory and where in it, if all of the range is there.
+  EmulatedMemory* Find(absl::string_view what, const void* at, size_t bytes,
+                       size_t* begin) {
+    if (bytes == 0) return nullptr;
+    EmulatedMemory* const memory = FindEmulatedMemory(at);
+    if (memory != nullptr) {
+      *begin = static_cast<const unsigned char*>(at) - memory->data();
+      if (*begin + bytes <= memory->bytes()) return memory;
+    }
+    device_.Report(absl::StrCat(what, ": ", bytes,
+                                " bytes are not within memory of the device"));
+    return nullptr;
+  }
+  bool Reads(absl::string_view what, const void* at, size_t bytes) {
+    size_t begin = 0;
+    return Find(what, at, bytes, &begin) != nullptr;
+  }
+  bool Writes(absl::string_view what, void* at, size_t bytes) {
+    size_t begin = 0;
+    EmulatedMemory* const memory = Find(what, at, bytes, &begin);
+    if (memory == nullptr) return false;
+    memory->SetWritten(begin, bytes);
+    return true;
+  }
+
+  EmulatedDevice& device_;
+};
+
+class EmulatedEvent : public Event {
+ public:
+  explicit EmulatedEvent(EmulatedDevice* device) : device_(*device) {}
+  void Record(Stream&) override {}
+  bool IsDone() override { return true; }
+  absl::Status Wait() override { return device_.status(); }
+
+ private:
+  EmulatedDevice& device_;
+};
+
+}  // namespace
+
+EmulatedMemory* FindEmulatedMemory(const void* address) {
+  Memories& memories = AllMemories();
+  MutexLock lock(&memories.mu);
+  auto it = memories.by_begin.upper_bound(address);
+  if (it == memories.by_begin.begin()) return nullptr;
+  EmulatedMemory* const memory = std::prev(it)->second.get();
+  const auto* const at = static_cast<const unsigned char*>(address);
+  return at <= memory->data() + memory->bytes() ? memory : nullptr;
+}
+
+EmulatedDevice::EmulatedDevice(uint64_t seed) : random_(seed), runner_(seed) {}
+
+EmulatedDevice::~EmulatedDevice() = default;
+
+const KernelTable& EmulatedDevice::kernels() const { return CudaKernelTable(); }
+
+absl::StatusOr<DeviceMemory> EmulatedDevice::Allocate(size_t bytes) {
+  auto memory = std::make_unique<EmulatedMemory>("memory of the device", bytes);
+  void* const data = memory->data();
+  Memories& memories = AllMemories();
+  MutexLock lock(&memories.mu);
+  memories.by_begin[data] = std::move(memory);
+  return DeviceMemory(this, data, bytes, /*is_pinned=*/false);
+}
+
+absl::StatusOr<DeviceMemory> EmulatedDevice::AllocatePinned(size_t bytes) {
+  void* const data = std::malloc(std::max<size_t>(bytes, 1));
+  SYNCLINE_CHECK(data != nullptr);
+  return DeviceMemory(this, data, bytes, /*is_pinned=*/true);
+}
+
+void EmulatedDevice::Free(void* data, size_t, bool is_pinned) {
+  if (is_pinned) {
+    std::free(data);
+    return;
+  }
+  Memories& memories = AllMemories();
+  MutexLock lock(&memories.mu);
+  memories.by_begin.erase(data);
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> EmulatedDevice::MakeStream() {
+  return std::make_unique<EmulatedStream>(this);
+}
+
+absl::StatusOr<std::unique_ptr<Event>> EmulatedDevice::MakeEvent() {
+  return std::make_unique<EmulatedEvent>(this);
+}
+
+void EmulatedDevice::Report(std::string what) {
+  if (reports_.size() < kReportsMax) reports_.push_back(std::move(what));
+}
+
+absl::Status EmulatedDevice::status() const {
+  if (reports_.empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrJoin(reports_, "; "));
+}
+
+void EmulatedDevice::Run(int64_t blocks, int threads, size_t shared_bytes,
+                         const std::string& name,
+                         const std::function<void()>& kernel) {
+  ++launches_;
+  if (blocks > kBlocksMax || threads <= 0 || threads > kThreadsMax ||
+      threads % cuda::kWarpThreads != 0 ||
+      shared_bytes > cuda::kSharedBytesMax) {
+    Report(absl::StrCat(name, ": CUDA launches no ", blocks, " blocks of ",
+                        threads, " threads with ", shared_bytes,
+                        " bytes of shared memory"));
+    return;
+  }
+  std::vector<uint32_t> order(blocks);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_);
+  EmulatedMemory shared("shared memory", shared_bytes);
+  for (const uint32_t block : order) {
+    shared.Forget();
+    runner_.Run({.launch = static_cast<uint32_t>(launches_),
+                 .index = block,
+                 .blocks = static_cast<uint32_t>(blocks),
+                 .threads = threads,
+                 .shared = &shared,
+                 .report =
+                     [&](const std::string& what) {
+                       Report(absl::StrCat(name, ": ", what));
+                     }},
+                kernel);
+  }
+}
+
+}  // namespace syncline::testing
+
+namespace syncline::cuda {
+
+namespace {
+
+std::string Demangled(const char* name) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  const std::string result = text == nullptr ? name : text;
+  std::free(text);
+  return result;
+}
+
+}  // namespace
+
+void RunEmulated(Stream& stream, int64_t blocks, int threads,
+                 size_t shared_bytes, const std::type_info& kernel_type,
+                 const std::function<void()>& kernel) {
+  testing::EmulatedDevice& device =
+      static_cast<testing::EmulatedStream&>(stream).emulated();
+  device.Run(blocks, threads, shared_bytes, Demangled(kernel_type.name()),
+             kernel);
+}
+
+}  // namespace syncline::cuda

@@ -1,0 +1,54 @@
+#ifndef SYNCLINE_TESTS_TESTING_CUDA_EMULATOR_EMULATED_DEVICE_H_
+#define SYNCLINE_TESTS_TESTING_CUDA_EMULATOR_EMULATED_DEVICE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device/device.h"
+#include "tests/testing/cuda_emulator/block_runner.h"
+#include "tests/testing/cuda_emulator/emulated_memory.h"
+
+namespace syncline::testing {
+
+// A GPU that this process plays: kernels of kernels/cuda on the CPU, one after
+// the other, blocks and threads in an order drawn from the seed. What CUDA
+// leaves undefined is an error of the stream's next Synchronize, and then of
+// all others. One thread at a time.
+class EmulatedDevice : public Device {
+ public:
+  explicit EmulatedDevice(uint64_t seed = 1);
+  ~EmulatedDevice() override;
+
+  absl::string_view name() const override { return "emulated"; }
+  const KernelTable& kernels() const override;
+  size_t alignment() const override { return 256; }
+  int64_t channel_block() const override { return 1; }
+  bool is_host() const override { return false; }
+  absl::StatusOr<DeviceMemory> Allocate(size_t bytes) override;
+  absl::StatusOr<DeviceMemory> AllocatePinned(size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override;
+  absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override;
+
+  // As cuda::Launch; `kernel` is one thread's.
+  void Run(int64_t blocks, int threads, size_t shared_bytes,
+           const std::string& name, const std::function<void()>& kernel);
+  int64_t launches() const { return launches_; }
+  // Errors: Internal: what CUDA leaves undefined has happened.
+  absl::Status status() const;
+  void Report(std::string what);
+
+ private:
+  void Free(void* data, size_t bytes, bool is_pinned) override;
+
+  std::mt19937_64 random_;
+  BlockRunner runner_;
+  int64_t launches_ = 0;
+  std::vector<std::string> reports_;
+};
+
+}  // namespace syncline::testing
+
+#endif  // SYNCLINE_TESTS_TESTING_CUDA_EMULATOR_EMULATED_DEVICE_H_
