@@ -27,6 +27,7 @@ readonly TEST_PACKAGES=(
   clang clang-14 libclang-rt-14-dev clang-format clang-tidy
   libclang-14-dev llvm-14-dev  # headers for tests/lint/tidy_scope.cc
   lld
+  libboost-context-dev  # threads of the emulated GPU
   python3 iproute2
   python3-torch  # the peer of tests/peers: 139 MB to fetch, 593 MB on disk
   libopenblas0-pthread  # with which it is several times faster

@@ -6,8 +6,13 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <typeinfo>
 
 #include "kernels/cuda/language.h"
+
+#if defined(__CUDACC__)
+#include "kernels/cuda/cuda_stream.h"
+#endif
 
 namespace syncline {
 
@@ -19,12 +24,6 @@ namespace cuda {
 inline constexpr size_t kKernelBytesMax = 4096;
 
 #if defined(__CUDACC__)
-
-// Of a stream of a CudaDevice.
-cudaStream_t CudaStreamOf(Stream& stream);
-// Takes note of a launch that was refused; the stream's next Synchronize says
-// so.
-void NoteLaunch(Stream& stream, cudaError_t error, const char* kernel);
 
 template <typename Kernel>
 __global__ void RunKernel(const Kernel kernel) {

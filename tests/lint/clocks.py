@@ -52,7 +52,7 @@ def problems_of(path):
 
 def main():
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.cc", "*.h"],
+        ["git", "ls-files", "-co", "--exclude-standard", "*.cc", "*.cu", "*.h"],
         cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     files = [f for f in listed if f.startswith(ROLES) and (ROOT / f).exists()]
     problems = [p for path in files for p in problems_of(path)]

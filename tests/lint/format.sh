@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-mapfile -t files < <(git ls-files -co --exclude-standard '*.cc' '*.h')
+mapfile -t files < <(git ls-files -co --exclude-standard '*.cc' '*.cu' '*.h')
 if [[ "${1:-}" == --fix ]]; then
   clang-format -i "${files[@]}"
 else

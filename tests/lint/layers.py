@@ -45,6 +45,8 @@ LAYERS = {
     "kernels/device": ["common/base", "kernels/elementwise", "kernels/."],
     "kernels/cpu": ["common/base", "kernels/elementwise", "kernels/.",
                     "kernels/device"],
+    "kernels/cuda": ["common/base", "kernels/elementwise", "kernels/.",
+                     "kernels/device"],
     "kernels/reference": ["common/base", "kernels"],
     # The arithmetic of updates, for whoever owns parameters: a ps, or a worker.
     "common/update": ["common/base", "common/system", "common/regime", "common/wire",
@@ -122,6 +124,8 @@ LAYERS = {
 EXTERNAL = {
     r"onnx/": r"^(common/model/|tests/(unit/common/model/|testing/onnx_node_case\.cc$))",
     r"dnnl|oneapi/dnnl": r"^kernels/",
+    r"cuda_runtime|cublas|cudnn|nccl": r"^kernels/cuda/",
+    r"boost/": r"^tests/testing/cuda_emulator/",
     r"rocksdb/": r"^(scheduler/service/state_store|tests/)",
     r"prometheus/": r"^common/daemon/metrics\.cc$",
     r"civetweb": r"^(common/daemon/http_server\.cc$|tests/)",
@@ -188,7 +192,7 @@ def problems_of(path):
 
 def main():
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.cc", "*.h"],
+        ["git", "ls-files", "-co", "--exclude-standard", "*.cc", "*.cu", "*.h"],
         cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     files = [f for f in listed if (ROOT / f).exists()]
     problems = [p for path in files for p in problems_of(path)]

@@ -42,7 +42,7 @@ def units_of(files):
     units = collections.defaultdict(list)
     for name in files:
         stem, end = os.path.splitext(name)
-        if (name.split("/")[0] in FOLDERS and end in (".cc", ".h")
+        if (name.split("/")[0] in FOLDERS and end in (".cc", ".cu", ".h")
                 and os.path.basename(stem) != "main"):
             units[stem].append(name)
     return units
@@ -154,7 +154,7 @@ def cover_problems(text, units, own, build, root):
             problems.append(f"{where}: {unit} is not sorted, or there twice")
         named.append(unit)
         if unit not in units:
-            problems.append(f"{where}: there is no {unit}.cc or {unit}.h")
+            problems.append(f"{where}: there is no {unit}.cc, .cu or .h")
             continue
         if unit in own:
             problems.append(f"{where}: {unit} has a test of its own, {own[unit]}")
@@ -165,8 +165,9 @@ def cover_problems(text, units, own, build, root):
                 continue
             if test not in sources:
                 sources[test] = build.sources_of(test)
-            if f"{unit}.cc" in units[unit]:
-                part = f"{unit}.cc" in sources[test]
+            compiled = [name for name in units[unit] if not name.endswith(".h")]
+            if compiled:
+                part = compiled[0] in sources[test]
             else:
                 if test not in reached:
                     reached[test] = includes.of(sources[test])

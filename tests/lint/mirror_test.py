@@ -66,7 +66,7 @@ CASES = {
         {**A, "tests/unit/server/z_test.cc": ""},
         build({"server": ["server/a.cc"]},
               {"tests/a_test": ([A_TEST, "tests/unit/server/z_test.cc"], ["server"], [])}), [],
-        ["tests/unit/server/z_test.cc: there is no server/z.cc or server/z.h"]),
+        ["tests/unit/server/z_test.cc: there is no server/z.cc, .cu or .h"]),
     "a test in another folder than its source": (
         {**A, "tests/unit/worker/a_test.cc": ""},
         build({"server": ["server/a.cc"]},
@@ -105,7 +105,7 @@ CASES = {
         A, A_BUILT, ["server/a: a_test"],
         [f"{COVERED_BY}:1: server/a has a test of its own, {A_TEST}"]),
     "a line for no unit": (
-        A, A_BUILT, ["server/z: a_test"], [f"{COVERED_BY}:1: there is no server/z.cc or server/z.h"]),
+        A, A_BUILT, ["server/z: a_test"], [f"{COVERED_BY}:1: there is no server/z.cc, .cu or .h"]),
     "lines that are not sorted, or there twice": (
         {**B, "server/d.cc": ""},
         build({"server": ["server/a.cc", "server/b.cc", "server/d.cc"]},

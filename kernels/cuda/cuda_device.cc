@@ -1,0 +1,279 @@
+#include "kernels/cuda/cuda_device.h"
+
+#if SYNCLINE_CUDA
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/mutex.h"
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/cuda_stream.h"
+
+namespace syncline {
+namespace {
+
+// Kernels are built for this one and later ones.
+constexpr int kOldestMajor = 8;
+// Of cudaMalloc.
+constexpr size_t kAlignment = 256;
+
+std::string Describe(cudaError_t error) {
+  return absl::StrCat(cudaGetErrorName(error), " (", cudaGetErrorString(error),
+                      ")");
+}
+
+// 13000 is 13.0.
+std::string Version(int number) {
+  return absl::StrCat(number / 1000, ".", number % 1000 / 10);
+}
+
+// The first error of a device's calls; the later ones follow from it.
+class FirstError {
+ public:
+  explicit FirstError(std::string device) : device_(std::move(device)) {}
+
+  // `what`: "copy to the host".
+  void Note(cudaError_t error, const char* what) {
+    MutexLock lock(&mu_);
+    if (error == cudaSuccess || !first_.ok()) return;
+    first_ = absl::InternalError(
+        absl::StrCat(device_, ": ", what, ": ", Describe(error),
+                     last_kernel_ == nullptr ? "" : "; launched last: ",
+                     last_kernel_ == nullptr ? "" : last_kernel_));
+  }
+  void NoteLaunch(cudaError_t error, const char* kernel) {
+    {
+      MutexLock lock(&mu_);
+      last_kernel_ = kernel;
+    }
+    Note(error, "launch");
+  }
+  absl::Status status() {
+    MutexLock lock(&mu_);
+    return first_;
+  }
+
+ private:
+  const std::string device_;
+  Mutex mu_;
+  absl::Status first_ ABSL_GUARDED_BY(mu_);
+  const char* last_kernel_ ABSL_GUARDED_BY(mu_) = nullptr;  // a type's name
+};
+
+class CudaEvent : public Event {
+ public:
+  CudaEvent(cudaEvent_t event, FirstError* errors)
+      : event_(event), errors_(*errors) {}
+  ~CudaEvent() override {
+    errors_.Note(cudaEventDestroy(event_), "destroy an event");
+  }
+
+  void Record(Stream& stream) override {
+    errors_.Note(cudaEventRecord(event_, cuda::CudaStreamOf(stream)),
+                 "record an event");
+  }
+  bool IsDone() override {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    errors_.Note(state, "query an event");
+    return true;
+  }
+  absl::Status Wait() override {
+    errors_.Note(cudaEventSynchronize(event_), "wait for an event");
+    return errors_.status();
+  }
+
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  const cudaEvent_t event_;
+  FirstError& errors_;
+};
+
+class CudaStream : public Stream {
+ public:
+  CudaStream(Device* device, cudaStream_t stream, FirstError* errors)
+      : device_(*device), stream_(stream), errors_(*errors) {}
+  ~CudaStream() override {
+    errors_.Note(cudaStreamDestroy(stream_), "destroy a stream");
+  }
+
+  Device& device() override { return device_; }
+  void CopyToDevice(void* to, const void* from, size_t bytes) override {
+    Copy(to, from, bytes, cudaMemcpyHostToDevice, "copy to the device");
+  }
+  void CopyToHost(void* to, const void* from, size_t bytes) override {
+    Copy(to, from, bytes, cudaMemcpyDeviceToHost, "copy to the host");
+  }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    if (to == from) return;
+    Copy(to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the device");
+  }
+  void Clear(void* to, size_t bytes) override {
+    if (bytes == 0) return;
+    errors_.Note(cudaMemsetAsync(to, 0, bytes, stream_), "clear");
+  }
+  void Wait(Event& event) override {
+    errors_.Note(
+        cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get(), 0),
+        "wait for an event in a stream");
+  }
+  absl::Status Synchronize() override {
+    errors_.Note(cudaStreamSynchronize(stream_), "synchronize");
+    return errors_.status();
+  }
+
+  cudaStream_t get() const { return stream_; }
+  FirstError& errors() { return errors_; }
+
+ private:
+  void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+            const char* what) {
+    if (bytes == 0) return;
+    errors_.Note(cudaMemcpyAsync(to, from, bytes, kind, stream_), what);
+  }
+
+  Device& device_;
+  const cudaStream_t stream_;
+  FirstError& errors_;
+};
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(int number)
+      : number_(number), name_(absl::StrCat("cuda:", number)), errors_(name_) {}
+
+  absl::string_view name() const override { return name_; }
+  const KernelTable& kernels() const override { return CudaKernelTable(); }
+  size_t alignment() const override { return kAlignment; }
+  int64_t channel_block() const override { return 1; }
+  bool is_host() const override { return false; }
+
+  absl::StatusOr<DeviceMemory> Allocate(size_t bytes) override {
+    Enter();
+    void* data = nullptr;
+    const cudaError_t error = cudaMalloc(&data, bytes == 0 ? 1 : bytes);
+    if (error != cudaSuccess) return NoMemory(error, bytes, "");
+    return DeviceMemory(this, data, bytes, /*is_pinned=*/false);
+  }
+  absl::StatusOr<DeviceMemory> AllocatePinned(size_t bytes) override {
+    Enter();
+    void* data = nullptr;
+    const cudaError_t error =
+        cudaHostAlloc(&data, bytes == 0 ? 1 : bytes, cudaHostAllocPortable);
+    if (error != cudaSuccess) return NoMemory(error, bytes, "pinned ");
+    return DeviceMemory(this, data, bytes, /*is_pinned=*/true);
+  }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override {
+    Enter();
+    cudaStream_t stream = nullptr;
+    const cudaError_t error =
+        cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (error != cudaSuccess) return Failed(error, "make a stream");
+    return std::make_unique<CudaStream>(this, stream, &errors_);
+  }
+  absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override {
+    Enter();
+    cudaEvent_t event = nullptr;
+    const cudaError_t error =
+        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    if (error != cudaSuccess) return Failed(error, "make an event");
+    return std::make_unique<CudaEvent>(event, &errors_);
+  }
+
+ private:
+  void Free(void* data, size_t, bool is_pinned) override {
+    Enter();
+    errors_.Note(is_pinned ? cudaFreeHost(data) : cudaFree(data), "free");
+  }
+  // CUDA's calls are for the device that their thread has set.
+  void Enter() { errors_.Note(cudaSetDevice(number_), "set the device"); }
+
+  absl::Status Failed(cudaError_t error, const char* what) {
+    errors_.Note(error, what);
+    return errors_.status();
+  }
+  absl::Status NoMemory(cudaError_t error, size_t bytes, const char* kind) {
+    if (error != cudaErrorMemoryAllocation) return Failed(error, "allocate");
+    cudaGetLastError();  // It is no error of what follows.
+    size_t free = 0;
+    size_t total = 0;
+    errors_.Note(cudaMemGetInfo(&free, &total), "query the memory");
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name_, " has no ", bytes, " bytes of ", kind,
+                     "memory: ", free, " of ", total, " bytes are free"));
+  }
+
+  const int number_;
+  const std::string name_;
+  FirstError errors_;
+};
+
+}  // namespace
+
+namespace cuda {
+
+cudaStream_t CudaStreamOf(Stream& stream) {
+  return static_cast<CudaStream&>(stream).get();
+}
+
+void NoteLaunch(Stream& stream, cudaError_t error, const char* kernel) {
+  static_cast<CudaStream&>(stream).errors().NoteLaunch(error, kernel);
+}
+
+}  // namespace cuda
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number) {
+  const std::string name = absl::StrCat("cuda:", number);
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    if (driver == 0) {
+      return absl::NotFoundError(
+          absl::StrCat(name, ": this machine has no driver for GPUs"));
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        name, ": the driver is for CUDA ", Version(driver),
+        ", which is older than this program needs: ", Version(CUDART_VERSION),
+        "; install a later driver"));
+  }
+  if (error != cudaSuccess || number < 0 || number >= count) {
+    return absl::NotFoundError(
+        error == cudaSuccess
+            ? absl::StrCat(name, ": this machine has ", count, " GPUs")
+            : absl::StrCat(name, ": this machine has no GPU that CUDA finds: ",
+                           Describe(error)));
+  }
+  int major = 0;
+  int minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, number);
+  if (major < kOldestMajor) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        name, " has compute capability ", major, ".", minor,
+        ", but kernels are built for ", kOldestMajor, ".0 and later"));
+  }
+  return std::make_unique<CudaDevice>(number);
+}
+
+}  // namespace syncline
+
+#else
+
+namespace syncline {
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int) {
+  return absl::UnimplementedError(
+      "this program was built without CUDA: there was no nvcc");
+}
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_CUDA

@@ -1,0 +1,21 @@
+#ifndef SYNCLINE_KERNELS_CUDA_CUDA_DEVICE_H_
+#define SYNCLINE_KERNELS_CUDA_CUDA_DEVICE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/device.h"
+
+namespace syncline {
+
+// GPU `number` of this machine, "cuda:<number>". Its errors are Internal and
+// name the device, what CUDA says and the kernel that was launched last: after
+// most of them CUDA does nothing more for this process. Thread-safe.
+// Errors: NotFound: there is no driver or no such GPU; FailedPrecondition: the
+// driver is too old, or the GPU is older than compute capability 8.0, for which
+// no kernels are built; Unimplemented: this program was built without CUDA.
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_CUDA_CUDA_DEVICE_H_

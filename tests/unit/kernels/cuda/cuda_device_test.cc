@@ -1,0 +1,80 @@
+// Goal: a GPU is opened, copies and computes; without one, or without CUDA,
+// that is said. Method: the GPU of the machine that runs this, if it has one.
+
+#include "kernels/cuda/cuda_device.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/softmax_kernels.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::MatchesRegex;
+
+TEST(CudaDeviceTest, AGpuThatIsNotThereIsNamed) {
+  const auto device = OpenCudaDevice(1000);
+  ASSERT_FALSE(device.ok());
+  if (device.status().code() == absl::StatusCode::kUnimplemented) return;
+  EXPECT_EQ(device.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(device.status().message()),
+              MatchesRegex("cuda:1000: this machine has (no driver for GPUs|"
+                           "no GPU that CUDA finds: .*|[0-9]+ GPUs)"));
+}
+
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = OpenCudaDevice(0);
+    if (!device.ok()) GTEST_SKIP() << device.status();
+    device_ = *std::move(device);
+    stream_ = *device_->MakeStream();
+  }
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_F(GpuTest, CopiesAndComputes) {
+  const std::vector<float> x = {1, 2, 3, 4};
+  const DeviceMemory from = *Upload(*device_, absl::Span<const float>(x));
+  const DeviceMemory to = *device_->Allocate(4 * sizeof(float));
+  device_->kernels().softmax->softmax.forward(*stream_, {.outer = 2, .n = 2},
+                                              from.as<float>(), to.as<float>());
+  std::vector<float> y(4);
+  stream_->CopyToHost(y.data(), to.data(), 4 * sizeof(float));
+  ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
+  for (const int i : {0, 2}) {
+    EXPECT_NEAR(y[i], 0.26894142, 1e-6);
+    EXPECT_NEAR(y[i + 1], 0.73105858, 1e-6);
+  }
+}
+
+TEST_F(GpuTest, EventsOrderStreams) {
+  const auto other = *device_->MakeStream();
+  const auto event = *device_->MakeEvent();
+  EXPECT_TRUE(event->IsDone());
+  const DeviceMemory memory = *device_->AllocatePinned(1 << 20);
+  const DeviceMemory there = *device_->Allocate(1 << 20);
+  stream_->Clear(there.data(), 1 << 20);
+  event->Record(*stream_);
+  other->Wait(*event);
+  other->CopyToHost(memory.data(), there.data(), 1 << 20);
+  ASSERT_EQ(other->Synchronize(), absl::OkStatus());
+  EXPECT_TRUE(event->IsDone());
+  EXPECT_EQ(memory.as<char>()[12345], 0);
+}
+
+TEST_F(GpuTest, MemoryThatIsNotThereIsRefused) {
+  const auto memory = device_->Allocate(size_t{1} << 50);
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace syncline
