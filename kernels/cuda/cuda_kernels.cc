@@ -5,6 +5,7 @@ namespace syncline {
 const KernelTable& CudaKernelTable() {
   static const KernelTable table = {
       .binary = &CudaBinaryKernels(),
+      .matrix_product = &CudaMatrixProductKernels(),
       .pointwise = &CudaPointwiseKernels(),
       .softmax = &CudaSoftmaxKernels(),
   };

@@ -8,6 +8,7 @@
 namespace syncline {
 
 const BinaryKernels& CudaBinaryKernels();
+const MatrixProductKernels& CudaMatrixProductKernels();
 const PointwiseKernels& CudaPointwiseKernels();
 const SoftmaxKernels& CudaSoftmaxKernels();
 

@@ -66,7 +66,7 @@ CASES = {
         {**A, "tests/unit/server/z_test.cc": ""},
         build({"server": ["server/a.cc"]},
               {"tests/a_test": ([A_TEST, "tests/unit/server/z_test.cc"], ["server"], [])}), [],
-        ["tests/unit/server/z_test.cc: there is no server/z.cc, .cu or .h"]),
+        ["tests/unit/server/z_test.cc: there is no server/z.cc or server/z.h"]),
     "a test in another folder than its source": (
         {**A, "tests/unit/worker/a_test.cc": ""},
         build({"server": ["server/a.cc"]},

@@ -46,47 +46,27 @@ class EmulatedStream : public Stream {
   EmulatedDevice& emulated() { return device_; }
 
   void CopyToDevice(void* to, const void* from, size_t bytes) override {
-    if (Writes("copy to the device", to, bytes)) std::memcpy(to, from, bytes);
+    if (!device_.MayWrite("copy to the device", to, bytes)) return;
+    std::memcpy(to, from, bytes);
   }
   void CopyToHost(void* to, const void* from, size_t bytes) override {
-    if (Reads("copy to the host", from, bytes)) std::memcpy(to, from, bytes);
+    if (!device_.MayRead("copy to the host", from, bytes)) return;
+    std::memcpy(to, from, bytes);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
-    if (!Reads("copy", from, bytes) || !Writes("copy", to, bytes)) return;
-    if (to != from) std::memcpy(to, from, bytes);
+    if (to == from || !device_.MayRead("copy", from, bytes) ||
+        !device_.MayWrite("copy", to, bytes)) {
+      return;
+    }
+    std::memcpy(to, from, bytes);
   }
   void Clear(void* to, size_t bytes) override {
-    if (Writes("clear", to, bytes)) std::memset(to, 0, bytes);
+    if (device_.MayWrite("clear", to, bytes)) std::memset(to, 0, bytes);
   }
   void Wait(Event&) override {}
   absl::Status Synchronize() override { return device_.status(); }
 
  private:
-  // The memory and where in it, if all of the range is there.
-  EmulatedMemory* Find(absl::string_view what, const void* at, size_t bytes,
-                       size_t* begin) {
-    if (bytes == 0) return nullptr;
-    EmulatedMemory* const memory = FindEmulatedMemory(at);
-    if (memory != nullptr) {
-      *begin = static_cast<const unsigned char*>(at) - memory->data();
-      if (*begin + bytes <= memory->bytes()) return memory;
-    }
-    device_.Report(absl::StrCat(what, ": ", bytes,
-                                " bytes are not within memory of the device"));
-    return nullptr;
-  }
-  bool Reads(absl::string_view what, const void* at, size_t bytes) {
-    size_t begin = 0;
-    return Find(what, at, bytes, &begin) != nullptr;
-  }
-  bool Writes(absl::string_view what, void* at, size_t bytes) {
-    size_t begin = 0;
-    EmulatedMemory* const memory = Find(what, at, bytes, &begin);
-    if (memory == nullptr) return false;
-    memory->SetWritten(begin, bytes);
-    return true;
-  }
-
   EmulatedDevice& device_;
 };
 
@@ -150,6 +130,40 @@ absl::StatusOr<std::unique_ptr<Stream>> EmulatedDevice::MakeStream() {
 
 absl::StatusOr<std::unique_ptr<Event>> EmulatedDevice::MakeEvent() {
   return std::make_unique<EmulatedEvent>(this);
+}
+
+EmulatedMemory* EmulatedDevice::Find(absl::string_view what, const void* at,
+                                     size_t bytes, size_t* begin) {
+  EmulatedMemory* const memory = FindEmulatedMemory(at);
+  if (memory != nullptr) {
+    *begin = static_cast<const unsigned char*>(at) - memory->data();
+    if (*begin + bytes <= memory->bytes()) return memory;
+  }
+  Report(absl::StrCat(what, ": ", bytes,
+                      " bytes are not within memory of the device"));
+  return nullptr;
+}
+
+bool EmulatedDevice::MayRead(absl::string_view what, const void* at,
+                             size_t bytes) {
+  if (bytes == 0) return false;
+  size_t begin = 0;
+  const EmulatedMemory* const memory = Find(what, at, bytes, &begin);
+  if (memory == nullptr) return false;
+  if (!memory->IsWritten(begin, bytes)) {
+    Report(absl::StrCat(what, ": nobody has written ", begin, " to ",
+                        begin + bytes));
+  }
+  return true;
+}
+
+bool EmulatedDevice::MayWrite(absl::string_view what, void* at, size_t bytes) {
+  if (bytes == 0) return false;
+  size_t begin = 0;
+  EmulatedMemory* const memory = Find(what, at, bytes, &begin);
+  if (memory == nullptr) return false;
+  memory->SetWritten(begin, bytes);
+  return true;
 }
 
 void EmulatedDevice::Report(std::string what) {

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "kernels/device/device.h"
 #include "tests/testing/cuda_emulator/block_runner.h"
 #include "tests/testing/cuda_emulator/emulated_memory.h"
@@ -35,12 +37,20 @@ class EmulatedDevice : public Device {
   // As cuda::Launch; `kernel` is one thread's.
   void Run(int64_t blocks, int threads, size_t shared_bytes,
            const std::string& name, const std::function<void()>& kernel);
+  // For doubles of CUDA's libraries: whether a range may be read, or written,
+  // which it then is; otherwise there is a report. `what` begins it.
+  bool MayRead(absl::string_view what, const void* at, size_t bytes);
+  bool MayWrite(absl::string_view what, void* at, size_t bytes);
   int64_t launches() const { return launches_; }
   // Errors: Internal: what CUDA leaves undefined has happened.
   absl::Status status() const;
   void Report(std::string what);
 
  private:
+  // The memory that all of the range lies in, and where; otherwise there is a
+  // report.
+  EmulatedMemory* Find(absl::string_view what, const void* at, size_t bytes,
+                       size_t* begin);
   void Free(void* data, size_t bytes, bool is_pinned) override;
 
   std::mt19937_64 random_;

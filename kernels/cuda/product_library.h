@@ -1,0 +1,21 @@
+#ifndef SYNCLINE_KERNELS_CUDA_PRODUCT_LIBRARY_H_
+#define SYNCLINE_KERNELS_CUDA_PRODUCT_LIBRARY_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/device/matrix_product_kernels.h"
+
+namespace syncline::cuda {
+
+// The library of matrix products: cuBLASLt (cublaslt_product.cc), or a double
+// of tests.
+//
+// Errors: FailedPrecondition: the library is not on this machine; Internal: it
+// refused.
+absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
+    Device& device, const MatrixProductShape& shape);
+
+}  // namespace syncline::cuda
+
+#endif  // SYNCLINE_KERNELS_CUDA_PRODUCT_LIBRARY_H_

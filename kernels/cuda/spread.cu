@@ -1,0 +1,32 @@
+#include "kernels/cuda/broadcast_walk.h"
+#include "kernels/cuda/spread.h"
+
+namespace syncline::cuda {
+namespace {
+
+struct ScaledGradient {
+  float scale;
+  Global<const float> dy;
+
+  SYNCLINE_DEVICE float operator()(const BroadcastPlace& at) const {
+    return scale * dy[at.result];
+  }
+};
+
+}  // namespace
+
+void Spread(Stream& stream, const Broadcast& s, float scale, const float* c,
+            float* y) {
+  LaunchBroadcast(
+      stream, s,
+      [scale, c = OnDevice(c), y = OnDevice(y)] SYNCLINE_DEVICE(
+          const BroadcastPlace& at) { y[at.result] = scale * c[at.b]; });
+}
+
+void SpreadGradient(Stream& stream, const Broadcast& s, float scale,
+                    const float* dy, bool accumulate, float* dc) {
+  AddUpGradient(stream, s, Side::kB, ScaledGradient{scale, OnDevice(dy)},
+                accumulate, dc);
+}
+
+}  // namespace syncline::cuda

@@ -1,0 +1,21 @@
+#ifndef SYNCLINE_KERNELS_CUDA_SPREAD_H_
+#define SYNCLINE_KERNELS_CUDA_SPREAD_H_
+
+#include "kernels/elementwise/broadcast_shape.h"
+
+namespace syncline {
+
+class Stream;
+
+namespace cuda {
+
+// MatrixProductKernels::spread and spread_gradient.
+void Spread(Stream& stream, const Broadcast& s, float scale, const float* c,
+            float* y);
+void SpreadGradient(Stream& stream, const Broadcast& s, float scale,
+                    const float* dy, bool accumulate, float* dc);
+
+}  // namespace cuda
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_CUDA_SPREAD_H_

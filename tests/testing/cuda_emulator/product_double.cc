@@ -1,0 +1,108 @@
+// The double of cuBLASLt: products one by one, in fp64.
+
+#include <vector>
+
+#include "kernels/cuda/product_library.h"
+#include "tests/testing/cuda_emulator/emulated_device.h"
+
+namespace syncline::cuda {
+namespace {
+
+class ProductDouble : public MatrixProduct {
+ public:
+  explicit ProductDouble(const MatrixProductShape& shape) : s_(shape) {}
+
+  absl::Status Run(Stream& stream, const float* a, const float* b,
+                   const float* bias, float* c) override {
+    return Compute(stream, a, b, bias, /*accumulate=*/false, c);
+  }
+  absl::Status Accumulate(Stream& stream, const float* a, const float* b,
+                          float* c) override {
+    return Compute(stream, a, b, /*bias=*/nullptr, /*accumulate=*/true, c);
+  }
+
+ private:
+  struct Matrix {
+    int64_t rows;  // as it is stored
+    int64_t columns;
+    int64_t row;
+
+    int64_t stride() const { return rows * columns; }  // of the batch
+  };
+  static Matrix Stored(int64_t rows, int64_t columns, bool is_transposed,
+                       int64_t row) {
+    if (is_transposed) std::swap(rows, columns);
+    return {rows, columns, row == 0 ? columns : row};
+  }
+
+  template <typename May>
+  bool EachRow(const Matrix& matrix, const float* at, May may) const {
+    for (int64_t batch = 0; batch < s_.batch; ++batch) {
+      for (int64_t row = 0; row < matrix.rows; ++row) {
+        const float* const begin =
+            at + batch * matrix.stride() + row * matrix.row;
+        if (!may(begin, matrix.columns * sizeof(float))) return false;
+      }
+    }
+    return true;
+  }
+
+  absl::Status Compute(Stream& stream, const float* a, const float* b,
+                       const float* bias, bool accumulate, float* c) const {
+    auto& device = static_cast<testing::EmulatedDevice&>(stream.device());
+    const Matrix in_a = Stored(s_.m, s_.k, s_.transpose_a, s_.a_row);
+    const Matrix in_b = Stored(s_.k, s_.n, s_.transpose_b, s_.b_row);
+    const Matrix in_c = Stored(s_.m, s_.n, false, s_.c_row);
+    if (s_.m == 0 || s_.n == 0 || s_.batch == 0) return absl::OkStatus();
+    const auto may_read = [&](const void* at, size_t bytes) {
+      return device.MayRead("matrix product", at, bytes);
+    };
+    const bool is_there =
+        (s_.k == 0 ||
+         (EachRow(in_a, a, may_read) && EachRow(in_b, b, may_read))) &&
+        (bias == nullptr || may_read(bias, s_.n * sizeof(float))) &&
+        (!accumulate || EachRow(in_c, c, may_read)) &&
+        EachRow(in_c, c, [&](const void* at, size_t bytes) {
+          return device.MayWrite("matrix product", const_cast<void*>(at),
+                                 bytes);
+        });
+    if (!is_there) return absl::OkStatus();  // The stream says so.
+    for (int64_t batch = 0; batch < s_.batch; ++batch) {
+      One(in_a, a + batch * in_a.stride(), in_b, b + batch * in_b.stride(),
+          bias, accumulate, in_c, c + batch * in_c.stride());
+    }
+    return absl::OkStatus();
+  }
+
+  void One(const Matrix& in_a, const float* a, const Matrix& in_b,
+           const float* b, const float* bias, bool accumulate,
+           const Matrix& in_c, float* c) const {
+    for (int64_t i = 0; i < s_.m; ++i) {
+      for (int64_t j = 0; j < s_.n; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < s_.k; ++k) {
+          const float x =
+              s_.transpose_a ? a[k * in_a.row + i] : a[i * in_a.row + k];
+          const float y =
+              s_.transpose_b ? b[j * in_b.row + k] : b[k * in_b.row + j];
+          sum += static_cast<double>(x) * y;
+        }
+        float& to = c[i * in_c.row + j];
+        to = static_cast<float>(s_.alpha * sum +
+                                (bias == nullptr ? 0 : bias[j]) +
+                                (accumulate ? to : 0));
+      }
+    }
+  }
+
+  const MatrixProductShape s_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
+    Device&, const MatrixProductShape& shape) {
+  return std::make_unique<ProductDouble>(shape);
+}
+
+}  // namespace syncline::cuda
