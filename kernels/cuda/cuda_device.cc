@@ -97,8 +97,9 @@ class CudaEvent : public Event {
 
 class CudaStream : public Stream {
  public:
-  CudaStream(Device* device, cudaStream_t stream, FirstError* errors)
-      : device_(*device), stream_(stream), errors_(*errors) {}
+  CudaStream(Device* device, int number, cudaStream_t stream,
+             FirstError* errors)
+      : device_(*device), number_(number), stream_(stream), errors_(*errors) {}
   ~CudaStream() override {
     errors_.Note(cudaStreamDestroy(stream_), "destroy a stream");
   }
@@ -116,7 +117,7 @@ class CudaStream : public Stream {
   }
   void Clear(void* to, size_t bytes) override {
     if (bytes == 0) return;
-    errors_.Note(cudaMemsetAsync(to, 0, bytes, stream_), "clear");
+    errors_.Note(cudaMemsetAsync(to, 0, bytes, get()), "clear");
   }
   void Wait(Event& event) override {
     errors_.Note(
@@ -124,21 +125,26 @@ class CudaStream : public Stream {
         "wait for an event in a stream");
   }
   absl::Status Synchronize() override {
-    errors_.Note(cudaStreamSynchronize(stream_), "synchronize");
+    errors_.Note(cudaStreamSynchronize(get()), "synchronize");
     return errors_.status();
   }
 
-  cudaStream_t get() const { return stream_; }
+  // CUDA's calls of this thread are then for this stream's device.
+  cudaStream_t get() {
+    errors_.Note(cudaSetDevice(number_), "set the device");
+    return stream_;
+  }
   FirstError& errors() { return errors_; }
 
  private:
   void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
             const char* what) {
     if (bytes == 0) return;
-    errors_.Note(cudaMemcpyAsync(to, from, bytes, kind, stream_), what);
+    errors_.Note(cudaMemcpyAsync(to, from, bytes, kind, get()), what);
   }
 
   Device& device_;
+  const int number_;
   const cudaStream_t stream_;
   FirstError& errors_;
 };
@@ -153,6 +159,9 @@ class CudaDevice : public Device {
   size_t alignment() const override { return kAlignment; }
   int64_t channel_block() const override { return 1; }
   bool is_host() const override { return false; }
+
+  // CUDA's calls are for the device that their thread has set.
+  void Enter() { errors_.Note(cudaSetDevice(number_), "set the device"); }
 
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes) override {
     Enter();
@@ -175,7 +184,7 @@ class CudaDevice : public Device {
     const cudaError_t error =
         cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (error != cudaSuccess) return Failed(error, "make a stream");
-    return std::make_unique<CudaStream>(this, stream, &errors_);
+    return std::make_unique<CudaStream>(this, number_, stream, &errors_);
   }
   absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override {
     Enter();
@@ -191,9 +200,6 @@ class CudaDevice : public Device {
     Enter();
     errors_.Note(is_pinned ? cudaFreeHost(data) : cudaFree(data), "free");
   }
-  // CUDA's calls are for the device that their thread has set.
-  void Enter() { errors_.Note(cudaSetDevice(number_), "set the device"); }
-
   absl::Status Failed(cudaError_t error, const char* what) {
     errors_.Note(error, what);
     return errors_.status();
@@ -217,6 +223,10 @@ class CudaDevice : public Device {
 }  // namespace
 
 namespace cuda {
+
+void SetDeviceOfThread(Device& device) {
+  static_cast<CudaDevice&>(device).Enter();
+}
 
 cudaStream_t CudaStreamOf(Stream& stream) {
   return static_cast<CudaStream&>(stream).get();

@@ -5,11 +5,14 @@
 
 namespace syncline {
 
+class Device;
 class Stream;
 
 namespace cuda {
 
-// REQUIRES: a stream of OpenCudaDevice's.
+// For a stream or a device of OpenCudaDevice's. CUDA's calls of this thread are
+// for that device from now on.
+void SetDeviceOfThread(Device& device);
 cudaStream_t CudaStreamOf(Stream& stream);
 // Takes note of how a launch went. An error is that of the stream's next
 // Synchronize. `kernel` stays for ever: a type's name.

@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "kernels/device/kernel_table.h"
+#include "kernels/device/matrix_product_kernels.h"
 #include "kernels/device/softmax_kernels.h"
 
 namespace syncline {
@@ -52,6 +53,23 @@ TEST_F(GpuTest, CopiesAndComputes) {
     EXPECT_NEAR(y[i], 0.26894142, 1e-6);
     EXPECT_NEAR(y[i + 1], 0.73105858, 1e-6);
   }
+}
+
+TEST_F(GpuTest, MultipliesMatrices) {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const DeviceMemory a = *Upload(*device_, absl::Span<const float>(values));
+  const DeviceMemory c = *device_->Allocate(4 * sizeof(float));
+  auto product = device_->kernels().matrix_product->make(
+      *device_,
+      {.m = 2, .n = 2, .k = 3, .transpose_b = true, .has_bias = true});
+  ASSERT_TRUE(product.ok()) << product.status();
+  ASSERT_EQ((*product)->Run(*stream_, a.as<float>(), a.as<float>(),
+                            a.as<float>(), c.as<float>()),
+            absl::OkStatus());
+  std::vector<float> got(4);
+  stream_->CopyToHost(got.data(), c.data(), 4 * sizeof(float));
+  ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
+  EXPECT_EQ(got, (std::vector<float>{14 + 1, 32 + 2, 32 + 1, 77 + 2}));
 }
 
 TEST_F(GpuTest, EventsOrderStreams) {

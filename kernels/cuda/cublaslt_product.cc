@@ -1,0 +1,289 @@
+#if SYNCLINE_CUDA
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/product_library.h"
+
+namespace syncline::cuda {
+namespace {
+
+// The library is loaded when the first product is made: it is 0.5 GB, and a
+// machine without a GPU need not have it.
+struct Library {
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtGetStatusString) status_string;
+  decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithms;
+  decltype(&cublasLtMatmulDescCreate) make_description;
+  decltype(&cublasLtMatmulDescDestroy) destroy_description;
+  decltype(&cublasLtMatmulDescSetAttribute) set_description;
+  decltype(&cublasLtMatmulPreferenceCreate) make_preference;
+  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
+  decltype(&cublasLtMatrixLayoutCreate) make_layout;
+  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
+  decltype(&cublasLtMatrixLayoutSetAttribute) set_layout;
+  cublasLtHandle_t handle;
+};
+
+absl::Status FailedWith(const Library& library, cublasStatus_t status,
+                        const char* what) {
+  return absl::InternalError(
+      absl::StrCat("cuBLASLt: ", what, ": ", library.status_string(status)));
+}
+
+#define SYNCLINE_RETURN_IF_CUBLAS_FAILED(library, call, what) \
+  do {                                                        \
+    const cublasStatus_t cublas_status = (call);              \
+    if (cublas_status != CUBLAS_STATUS_SUCCESS) {             \
+      return FailedWith(library, cublas_status, what);        \
+    }                                                         \
+  } while (false)
+
+std::string LibraryName() {
+  return absl::StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR);
+}
+
+absl::StatusOr<Library> Load() {
+  const std::string name = LibraryName();
+  void* const file = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (file == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "CUDA's library of matrix products is not on this machine: ", dlerror(),
+        "; install cuBLAS ", CUBLAS_VER_MAJOR,
+        ", or name its folder in LD_LIBRARY_PATH"));
+  }
+  Library library = {};
+  std::string missing;
+  const auto find = [&](const char* function, auto& to) {
+    void* const address = dlsym(file, function);
+    if (address == nullptr && missing.empty()) missing = function;
+    to = reinterpret_cast<std::decay_t<decltype(to)>>(address);
+  };
+  find("cublasLtCreate", library.create);
+  find("cublasLtGetStatusString", library.status_string);
+  find("cublasLtMatmul", library.matmul);
+  find("cublasLtMatmulAlgoGetHeuristic", library.find_algorithms);
+  find("cublasLtMatmulDescCreate", library.make_description);
+  find("cublasLtMatmulDescDestroy", library.destroy_description);
+  find("cublasLtMatmulDescSetAttribute", library.set_description);
+  find("cublasLtMatmulPreferenceCreate", library.make_preference);
+  find("cublasLtMatmulPreferenceDestroy", library.destroy_preference);
+  find("cublasLtMatmulPreferenceSetAttribute", library.set_preference);
+  find("cublasLtMatrixLayoutCreate", library.make_layout);
+  find("cublasLtMatrixLayoutDestroy", library.destroy_layout);
+  find("cublasLtMatrixLayoutSetAttribute", library.set_layout);
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " has no ", missing));
+  }
+  SYNCLINE_RETURN_IF_CUBLAS_FAILED(library, library.create(&library.handle),
+                                   "begin");
+  return library;
+}
+
+// Of this process; its handle is for all devices, and thread-safe.
+const absl::StatusOr<Library>& LoadedLibrary() {
+  static const absl::StatusOr<Library>& library =
+      *new absl::StatusOr<Library>(Load());
+  return library;
+}
+
+// A row-major matrix [rows, columns] is the column-major [columns, rows] of
+// cuBLASLt, so C = op(A) op(B) is computed as C' = op(B)' op(A)'.
+struct Stored {
+  int64_t rows;
+  int64_t columns;
+  int64_t row;  // elements from one row to the next
+};
+Stored MakeStored(int64_t rows, int64_t columns, bool is_transposed,
+                  int64_t row) {
+  if (is_transposed) std::swap(rows, columns);
+  return {rows, columns, row == 0 ? columns : row};
+}
+
+class LibraryProduct : public MatrixProduct {
+ public:
+  LibraryProduct(const Library& library, const MatrixProductShape& shape)
+      : library_(library), s_(shape) {}
+  ~LibraryProduct() override {
+    for (cublasLtMatrixLayout_t layout : {a_, b_, c_}) {
+      if (layout != nullptr) library_.destroy_layout(layout);
+    }
+    for (cublasLtMatmulDesc_t description : {plain_, with_bias_}) {
+      if (description != nullptr) library_.destroy_description(description);
+    }
+  }
+
+  absl::Status Init() {
+    if (IsEmpty()) return absl::OkStatus();
+    SYNCLINE_RETURN_IF_ERROR(
+        MakeLayout(MakeStored(s_.m, s_.k, s_.transpose_a, s_.a_row), &a_));
+    SYNCLINE_RETURN_IF_ERROR(
+        MakeLayout(MakeStored(s_.k, s_.n, s_.transpose_b, s_.b_row), &b_));
+    SYNCLINE_RETURN_IF_ERROR(MakeLayout(
+        MakeStored(s_.m, s_.n, /*is_transposed=*/false, s_.c_row), &c_));
+    SYNCLINE_RETURN_IF_ERROR(Describe(CUBLASLT_EPILOGUE_DEFAULT, &plain_));
+    SYNCLINE_RETURN_IF_ERROR(Choose(plain_, &plain_algorithm_));
+    if (!s_.has_bias) return absl::OkStatus();
+    SYNCLINE_RETURN_IF_ERROR(Describe(CUBLASLT_EPILOGUE_BIAS, &with_bias_));
+    return Choose(with_bias_, &bias_algorithm_);
+  }
+
+  absl::Status Run(Stream& stream, const float* a, const float* b,
+                   const float* bias, float* c) override {
+    if (IsEmpty()) return absl::OkStatus();
+    if (bias == nullptr) {
+      return Multiply(stream, plain_, plain_algorithm_, a, b, 0, c);
+    }
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_,
+        library_.set_description(with_bias_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                 &bias, sizeof(bias)),
+        "set the bias");
+    return Multiply(stream, with_bias_, bias_algorithm_, a, b, 0, c);
+  }
+  absl::Status Accumulate(Stream& stream, const float* a, const float* b,
+                          float* c) override {
+    if (IsEmpty()) return absl::OkStatus();
+    return Multiply(stream, plain_, plain_algorithm_, a, b, 1, c);
+  }
+
+ private:
+  bool IsEmpty() const { return s_.m == 0 || s_.n == 0 || s_.batch == 0; }
+
+  absl::Status MakeLayout(const Stored& s, cublasLtMatrixLayout_t* layout) {
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_,
+        library_.make_layout(layout, CUDA_R_32F, s.columns, s.rows, s.row),
+        "describe a matrix");
+    const int32_t batch = static_cast<int32_t>(s_.batch);
+    const int64_t stride = s.rows * s.row;
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_,
+        library_.set_layout(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                            sizeof(batch)),
+        "set a batch");
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_,
+        library_.set_layout(*layout,
+                            CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                            &stride, sizeof(stride)),
+        "set a batch's stride");
+    return absl::OkStatus();
+  }
+
+  absl::Status Describe(cublasLtEpilogue_t epilogue,
+                        cublasLtMatmulDesc_t* description) {
+    // Not TF32: its products have 11 bits.
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_,
+        library_.make_description(description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "describe a product");
+    const cublasOperation_t first = s_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = s_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
+                         const auto& value) {
+      return library_.set_description(*description, attribute, &value,
+                                      sizeof(value));
+    };
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_, set(CUBLASLT_MATMUL_DESC_TRANSA, first), "transpose");
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_, set(CUBLASLT_MATMUL_DESC_TRANSB, second), "transpose");
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_, set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue), "set a bias");
+    return absl::OkStatus();
+  }
+
+  // The library's first choice, which depends on shapes and the GPU alone. Of
+  // those that need no workspace and split no sum: always the same bits.
+  absl::Status Choose(cublasLtMatmulDesc_t description,
+                      cublasLtMatmulAlgo_t* algorithm) {
+    cublasLtMatmulPreference_t preference = nullptr;
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_, library_.make_preference(&preference), "make a preference");
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute,
+                         const auto& value) {
+      return library_.set_preference(preference, attribute, &value,
+                                     sizeof(value));
+    };
+    // Arrays of an arena are aligned, parts of them may not be.
+    const uint32_t alignment = sizeof(float);
+    const uint32_t whole_sums = CUBLASLT_REDUCTION_SCHEME_NONE;
+    const size_t workspace = 0;
+    cublasLtMatmulHeuristicResult_t found = {};
+    int count = 0;
+    cublasStatus_t status =
+        set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, whole_sums);
+    }
+    for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      if (status == CUBLAS_STATUS_SUCCESS) status = set(attribute, alignment);
+    }
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = library_.find_algorithms(library_.handle, description, b_, a_,
+                                        c_, c_, preference, 1, &found, &count);
+    }
+    library_.destroy_preference(preference);
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(library_, status, "choose an algorithm");
+    if (count == 0) {
+      return absl::InternalError(absl::StrCat(
+          "cuBLASLt has no algorithm for ", s_.batch, " products [", s_.m, ", ",
+          s_.k, "] x [", s_.k, ", ", s_.n, "]"));
+    }
+    *algorithm = found.algo;
+    return absl::OkStatus();
+  }
+
+  absl::Status Multiply(Stream& stream, cublasLtMatmulDesc_t description,
+                        const cublasLtMatmulAlgo_t& algorithm, const float* a,
+                        const float* b, float keep, float* c) {
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_,
+        library_.matmul(library_.handle, description, &s_.alpha, b, b_, a, a_,
+                        &keep, c, c_, c, c_, &algorithm,
+                        /*workspace=*/nullptr, /*workspaceSizeInBytes=*/0,
+                        CudaStreamOf(stream)),
+        "multiply");
+    return absl::OkStatus();
+  }
+
+  const Library& library_;
+  const MatrixProductShape s_;
+  cublasLtMatrixLayout_t a_ = nullptr;
+  cublasLtMatrixLayout_t b_ = nullptr;
+  cublasLtMatrixLayout_t c_ = nullptr;
+  cublasLtMatmulDesc_t plain_ = nullptr;
+  cublasLtMatmulDesc_t with_bias_ = nullptr;
+  cublasLtMatmulAlgo_t plain_algorithm_ = {};
+  cublasLtMatmulAlgo_t bias_algorithm_ = {};
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
+    Device& device, const MatrixProductShape& shape) {
+  SetDeviceOfThread(device);
+  const absl::StatusOr<Library>& library = LoadedLibrary();
+  if (!library.ok()) return library.status();
+  auto product = std::make_unique<LibraryProduct>(*library, shape);
+  SYNCLINE_RETURN_IF_ERROR(product->Init());
+  return product;
+}
+
+}  // namespace syncline::cuda
+
+#endif  // SYNCLINE_CUDA
