@@ -8,11 +8,6 @@
 namespace syncline {
 namespace {
 
-// A value of weight zero is left out: infinity there must not make NaN.
-float Weighted(float weight, float value) {
-  return weight == 0 ? 0.0f : weight * value;
-}
-
 // Calls run with the number of taps as an integral constant where it is small.
 template <typename Run>
 void WithTaps(const ResampleShape& s, Run run) {

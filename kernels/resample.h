@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/elementwise/host_device.h"
+
 namespace syncline {
 
 // From x [outer, in, inner] to y [outer, out, inner].
@@ -23,6 +25,12 @@ struct ResampleTables {
   const int64_t* places = nullptr;  // of the input, each in [0, in)
   const float* weights = nullptr;
 };
+
+// A summand. A value of weight zero is left out: infinity there must not make
+// NaN.
+SYNCLINE_HOST_DEVICE inline float Weighted(float weight, float value) {
+  return weight == 0 ? 0.0f : weight * value;
+}
 
 // y from x. They may not overlap.
 void Resample(const ResampleShape& s, const ResampleTables& tables,

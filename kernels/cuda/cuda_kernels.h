@@ -8,8 +8,11 @@
 namespace syncline {
 
 const BinaryKernels& CudaBinaryKernels();
+const EinsumKernels& CudaEinsumKernels();
 const MatrixProductKernels& CudaMatrixProductKernels();
 const PointwiseKernels& CudaPointwiseKernels();
+const PoolingKernels& CudaPoolingKernels();
+const ResampleKernels& CudaResampleKernels();
 const SoftmaxKernels& CudaSoftmaxKernels();
 
 // All of them; null where there is none yet.

@@ -43,7 +43,18 @@ class Strided {
     if (loops_.empty()) loops_.push_back({1, {}});
   }
 
-  SYNCLINE_HOST_DEVICE int64_t count() const { return count_; }  // elements of the result
+  SYNCLINE_HOST_DEVICE int64_t count() const {
+    return count_;
+  }  // elements of the result
+  // As few loops as there can be, outermost first; at least one.
+  struct Loop {
+    int64_t n = 1;
+    Offsets strides{};
+  };
+  // A tensor has at most 8 dimensions; a tile of it twice as many.
+  static constexpr size_t kLoopsMax = 17;
+  const FixedList<Loop, kLoopsMax>& loops() const { return loops_; }
+  const Offsets& begin() const { return begin_; }
   // Of the innermost loop.
   int64_t inner() const { return loops_.back().n; }
   const Offsets& inner_strides() const { return loops_.back().strides; }
@@ -96,14 +107,6 @@ class Strided {
   }
 
  private:
-  // A tensor has at most 8 dimensions; a tile of it twice as many.
-  static constexpr size_t kLoopsMax = 17;
-
-  struct Loop {
-    int64_t n = 1;
-    Offsets strides{};
-  };
-
   // One step of `outer` is what a whole round of `inner` comes to.
   static bool RunsOn(const Loop& outer, const Loop& inner) {
     for (size_t k = 0; k < K; ++k) {
@@ -113,7 +116,7 @@ class Strided {
   }
 
   Offsets begin_;
-  FixedList<Loop, kLoopsMax> loops_;  // outermost first, at least one
+  FixedList<Loop, kLoopsMax> loops_;
   int64_t count_ = 1;
 };
 
