@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_KERNELS_ELEMENTWISE_BROADCAST_SHAPE_H_
 #define SYNCLINE_KERNELS_ELEMENTWISE_BROADCAST_SHAPE_H_
 
-// The descriptors of a broadcast, for kernels of every device; broadcast.h makes
-// them.
+// The descriptors of a broadcast, for kernels of every device; broadcast.h
+// makes them.
 
 #include <cstddef>
 #include <cstdint>

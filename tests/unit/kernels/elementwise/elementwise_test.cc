@@ -2,9 +2,9 @@
 // the reference in double over shapes that repeat either side, both overwriting
 // and accumulating, and in place where the contract allows it.
 
-#include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/elementwise.h"
 
+#include "kernels/elementwise/broadcast.h"
 #include "tests/testing/arrays.h"
 
 namespace syncline {
