@@ -8,12 +8,18 @@
 namespace syncline {
 
 const BinaryKernels& CudaBinaryKernels();
+const BlockCopyKernels& CudaBlockCopyKernels();
+const DropoutKernels& CudaDropoutKernels();
 const EinsumKernels& CudaEinsumKernels();
+const LayerNormKernels& CudaLayerNormKernels();
 const MatrixProductKernels& CudaMatrixProductKernels();
 const PointwiseKernels& CudaPointwiseKernels();
 const PoolingKernels& CudaPoolingKernels();
+const ReductionKernels& CudaReductionKernels();
 const ResampleKernels& CudaResampleKernels();
 const SoftmaxKernels& CudaSoftmaxKernels();
+const StridedCopyKernels& CudaStridedCopyKernels();
+const TriangleKernels& CudaTriangleKernels();
 
 // All of them; null where there is none yet.
 const KernelTable& CudaKernelTable();
