@@ -9,14 +9,22 @@ namespace syncline {
 
 const BinaryKernels& CudaBinaryKernels();
 const BlockCopyKernels& CudaBlockCopyKernels();
+const CastKernels& CudaCastKernels();
+const ClipKernels& CudaClipKernels();
+const CombinationKernels& CudaCombinationKernels();
+const ComparisonKernels& CudaComparisonKernels();
+const CumulativeSumKernels& CudaCumulativeSumKernels();
 const DropoutKernels& CudaDropoutKernels();
 const EinsumKernels& CudaEinsumKernels();
+const ExtremumKernels& CudaExtremumKernels();
 const LayerNormKernels& CudaLayerNormKernels();
 const MatrixProductKernels& CudaMatrixProductKernels();
 const PointwiseKernels& CudaPointwiseKernels();
 const PoolingKernels& CudaPoolingKernels();
+const PowerKernels& CudaPowerKernels();
 const ReductionKernels& CudaReductionKernels();
 const ResampleKernels& CudaResampleKernels();
+const SelectKernels& CudaSelectKernels();
 const SoftmaxKernels& CudaSoftmaxKernels();
 const StridedCopyKernels& CudaStridedCopyKernels();
 const TriangleKernels& CudaTriangleKernels();
