@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/mutex.h"
+#include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_stream.h"
 
@@ -98,8 +99,12 @@ class CudaEvent : public Event {
 class CudaStream : public Stream {
  public:
   CudaStream(Device* device, int number, cudaStream_t stream,
-             FirstError* errors)
-      : device_(*device), number_(number), stream_(stream), errors_(*errors) {}
+             DeviceMemory partial_sums, FirstError* errors)
+      : device_(*device),
+        number_(number),
+        stream_(stream),
+        partial_sums_(std::move(partial_sums)),
+        errors_(*errors) {}
   ~CudaStream() override {
     errors_.Note(cudaStreamDestroy(stream_), "destroy a stream");
   }
@@ -134,6 +139,7 @@ class CudaStream : public Stream {
     errors_.Note(cudaSetDevice(number_), "set the device");
     return stream_;
   }
+  double* partial_sums() { return partial_sums_.as<double>(); }
   FirstError& errors() { return errors_; }
 
  private:
@@ -146,6 +152,7 @@ class CudaStream : public Stream {
   Device& device_;
   const int number_;
   const cudaStream_t stream_;
+  const DeviceMemory partial_sums_;
   FirstError& errors_;
 };
 
@@ -179,12 +186,14 @@ class CudaDevice : public Device {
     return DeviceMemory(this, data, bytes, /*is_pinned=*/true);
   }
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override {
-    Enter();
+    SYNCLINE_ASSIGN_OR_RETURN(DeviceMemory partial_sums,
+                              Allocate(cuda::kPartialSumsBytes));
     cudaStream_t stream = nullptr;
     const cudaError_t error =
         cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (error != cudaSuccess) return Failed(error, "make a stream");
-    return std::make_unique<CudaStream>(this, number_, stream, &errors_);
+    return std::make_unique<CudaStream>(this, number_, stream,
+                                        std::move(partial_sums), &errors_);
   }
   absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override {
     Enter();
@@ -230,6 +239,10 @@ void SetDeviceOfThread(Device& device) {
 
 cudaStream_t CudaStreamOf(Stream& stream) {
   return static_cast<CudaStream&>(stream).get();
+}
+
+double* PartialSumsOf(Stream& stream) {
+  return static_cast<CudaStream&>(stream).partial_sums();
 }
 
 void NoteLaunch(Stream& stream, cudaError_t error, const char* kernel) {

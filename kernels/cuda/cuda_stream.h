@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+
 namespace syncline {
 
 class Device;
@@ -14,6 +16,9 @@ namespace cuda {
 // for that device from now on.
 void SetDeviceOfThread(Device& device);
 cudaStream_t CudaStreamOf(Stream& stream);
+// Memory of the device that is the stream's, for launch.h.
+inline constexpr size_t kPartialSumsBytes = 1024 * sizeof(double);
+double* PartialSumsOf(Stream& stream);
 // Takes note of how a launch went. An error is that of the stream's next
 // Synchronize. `kernel` stays for ever: a type's name.
 void NoteLaunch(Stream& stream, cudaError_t error, const char* kernel);

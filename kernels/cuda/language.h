@@ -28,6 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #define SYNCLINE_DEVICE __device__
 
@@ -73,15 +74,15 @@ __device__ void AsOnlyThread(Global<T> element, Global<int32_t> lock, F f) {
   while (!is_done) {
     if (atomicCAS(lock, 0, 1) != 0) continue;
     __threadfence();
-    union {
-      T value;
-      int32_t words[kWords];
-    } copy;
     volatile int32_t* const words =
         reinterpret_cast<volatile int32_t*>(element);
-    for (size_t i = 0; i < kWords; ++i) copy.words[i] = words[i];
-    f(copy.value);
-    for (size_t i = 0; i < kWords; ++i) words[i] = copy.words[i];
+    int32_t copy[kWords];
+    for (size_t i = 0; i < kWords; ++i) copy[i] = words[i];
+    T value;
+    memcpy(&value, copy, sizeof(T));
+    f(value);
+    memcpy(copy, &value, sizeof(T));
+    for (size_t i = 0; i < kWords; ++i) words[i] = copy[i];
     __threadfence();
     atomicExch(lock, 0);
     is_done = true;

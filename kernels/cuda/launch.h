@@ -23,6 +23,10 @@ namespace cuda {
 // CUDA takes no more bytes of arguments everywhere.
 inline constexpr size_t kKernelBytesMax = 4096;
 
+// Memory of the stream for what blocks hand to the next launch of the same
+// family has so many elements: PartialSums(stream).
+inline constexpr int64_t kPartialSumsMax = 1024;
+
 #if defined(__CUDACC__)
 
 template <typename Kernel>
@@ -38,6 +42,11 @@ void Launch(Stream& stream, const LaunchShape& shape, const Kernel& kernel) {
   RunKernel<<<static_cast<unsigned>(shape.blocks), shape.threads,
               shape.shared_bytes, CudaStreamOf(stream)>>>(kernel);
   NoteLaunch(stream, cudaGetLastError(), typeid(Kernel).name());
+}
+
+inline Global<double> PartialSums(Stream& stream) {
+  static_assert(kPartialSumsMax * sizeof(double) == kPartialSumsBytes);
+  return PartialSumsOf(stream);
 }
 
 #else

@@ -30,6 +30,22 @@ inline constexpr int kColumnRanks = kBlockThreads / kWarpThreads;
 // Lines of up to so many elements are a warp's.
 inline constexpr int64_t kWarpLineMax = 1024;
 
+// A thread, for lines of an element or few.
+struct ThreadGroup {
+  static constexpr int64_t kLinesOfBlock = kBlockThreads;
+  static constexpr size_t kSharedBytes = 0;
+
+  SYNCLINE_DEVICE int64_t Line() const {
+    return static_cast<int64_t>(blockIdx.x) * kLinesOfBlock + threadIdx.x;
+  }
+  SYNCLINE_DEVICE int rank() const { return 0; }
+  SYNCLINE_DEVICE int size() const { return 1; }
+  template <typename T, typename F>
+  SYNCLINE_DEVICE T Fold(T value, F) const {
+    return value;
+  }
+};
+
 // A warp: neighbouring threads take neighbouring elements of a line.
 struct WarpGroup {
   static constexpr int64_t kLinesOfBlock = kBlockThreads / kWarpThreads;

@@ -166,6 +166,8 @@ void AsOnlyThread(Global<T> element, Global<int32_t> lock, F f) {
   f(*element.at());
 }
 
+// kernels/cuda/launch.h: PartialSums.
+Global<double> PartialSums(Stream& stream);
 // A launch on an emulated device's stream, done on return.
 void RunEmulated(Stream& stream, int64_t blocks, int threads,
                  size_t shared_bytes, const std::type_info& kernel_type,

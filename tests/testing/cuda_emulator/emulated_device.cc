@@ -15,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/language.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/device/kernel_table.h"
 #include "tests/testing/cuda_emulator/cuda_emulator.h"
 
@@ -40,7 +41,10 @@ Memories& AllMemories() {
 
 class EmulatedStream : public Stream {
  public:
-  explicit EmulatedStream(EmulatedDevice* device) : device_(*device) {}
+  explicit EmulatedStream(EmulatedDevice* device)
+      : device_(*device),
+        partial_sums_(
+            *device->Allocate(cuda::kPartialSumsMax * sizeof(double))) {}
 
   Device& device() override { return device_; }
   EmulatedDevice& emulated() { return device_; }
@@ -65,9 +69,11 @@ class EmulatedStream : public Stream {
   }
   void Wait(Event&) override {}
   absl::Status Synchronize() override { return device_.status(); }
+  double* partial_sums() { return partial_sums_.as<double>(); }
 
  private:
   EmulatedDevice& device_;
+  const DeviceMemory partial_sums_;
 };
 
 class EmulatedEvent : public Event {
@@ -221,6 +227,10 @@ std::string Demangled(const char* name) {
 }
 
 }  // namespace
+
+Global<double> PartialSums(Stream& stream) {
+  return OnDevice(static_cast<testing::EmulatedStream&>(stream).partial_sums());
+}
 
 void RunEmulated(Stream& stream, int64_t blocks, int threads,
                  size_t shared_bytes, const std::type_info& kernel_type,

@@ -22,9 +22,23 @@ namespace {
 using testing::EmulatedDevice;
 using testing::RandomArray;
 
-// Operators whose kernels for CUDA are still to be written.
+// Operators some forms of which have no kernels for CUDA yet.
 const std::set<std::string>& Missing() {
-  static const auto& types = *new std::set<std::string>{};
+  static const auto& types =
+      *new std::set<std::string>{"Attention",
+                                 "BatchNormalization",
+                                 "Conv",
+                                 "ConvTranspose",
+                                 "GRU",
+                                 "GroupNormalization",
+                                 "InstanceNormalization",
+                                 "LRN",
+                                 "LSTM",
+                                 "NegativeLogLikelihoodLoss",
+                                 "RNN",
+                                 "ScatterElements",
+                                 "ScatterND",
+                                 "SoftmaxCrossEntropyLoss"};
   return types;
 }
 
@@ -56,17 +70,28 @@ TEST_P(OpCudaTest, ComputesAsThisMachineDoes) {
 
 TEST_P(OpCudaTest, AddsToGradients) {
   const OpCase& c = GetParam();
-  if (Missing().contains(c.op_type)) GTEST_SKIP();
   const DoubleArray y = c.forward(c.DrawInputs());
   const std::vector<float> dy = ToFloats(RandomArray(y.dims, 3).values);
   EmulatedDevice device;
-  const auto got = DeviceRun(c, y, &device).Run(dy, /*before=*/0.5f);
+  DeviceRun run(c, y, &device);
+  if (!run.Create().ok()) GTEST_SKIP() << run.Create().status();
+  const auto got = run.Run(dy, /*before=*/0.5f);
   ASSERT_EQ(device.status(), absl::OkStatus());
   const auto want = DeviceRun(c, y, &ThisMachine()).Run(dy, /*before=*/0.5f);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 1; i < want.size(); ++i) {
     testing::ExpectNear(got[i], {want[i].begin(), want[i].end()}, 1e-5);
   }
+}
+
+TEST(OpCudaMissingTest, WhatIsMissingIsMissing) {
+  std::set<std::string> refused;
+  for (const OpCase& c : testing::AllOpCases()) {
+    EmulatedDevice device;
+    DeviceRun run(c, c.forward(c.DrawInputs()), &device);
+    if (!run.Create().ok()) refused.insert(c.op_type);
+  }
+  EXPECT_EQ(refused, Missing());
 }
 
 INSTANTIATE_TEST_SUITE_P(AllOperators, OpCudaTest,

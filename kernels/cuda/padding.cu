@@ -1,0 +1,133 @@
+#include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/element_bytes.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/device/padding_kernels.h"
+
+namespace syncline {
+namespace {
+
+using cuda::Global;
+using cuda::OnDevice;
+
+int64_t ResultCount(const Padding& p) {
+  int64_t count = 1;
+  for (const Padding::Axis& axis : p.axes) count *= axis.count;
+  return count;
+}
+
+// Where in the input element `i` of the result is from; -1: nowhere.
+SYNCLINE_DEVICE int64_t FromOf(const Padding& p, int64_t i) {
+  int64_t at = 0;
+  for (size_t d = p.axes.size(); d-- > 0;) {
+    const Padding::Axis& axis = p.axes[d];
+    const int64_t from = PaddedFrom(p.mode, axis, i % axis.count);
+    if (from < 0) return -1;
+    at += from * axis.stride;
+    i /= axis.count;
+  }
+  return at;
+}
+
+template <typename T>
+struct PadElement {
+  Padding p;
+  bool has_constant;
+  Global<const T> x;
+  Global<const T> constant;
+  Global<T> y;
+
+  SYNCLINE_DEVICE void operator()(int64_t i) const {
+    const int64_t from = FromOf(p, i);
+    T value{0};
+    if (from >= 0) {
+      value = x[from];
+    } else if (has_constant) {
+      value = constant[0];
+    }
+    y[i] = value;
+  }
+};
+
+void Forward(Stream& stream, const Padding& p, const void* x,
+             const void* constant, void* y) {
+  cuda::WithElementBytes(p.element_bytes, [&](auto element) {
+    using T = decltype(element);
+    cuda::LaunchElements(
+        stream, ResultCount(p),
+        PadElement<T>{p, constant != nullptr,
+                      OnDevice(static_cast<const T*>(x)),
+                      OnDevice(static_cast<const T*>(constant)),
+                      OnDevice(static_cast<T*>(y))});
+  });
+}
+
+// The next place of the result, behind `i`, that is from `target`; its count if
+// there is none.
+SYNCLINE_DEVICE int64_t NextFrom(const Padding& p, const Padding::Axis& axis,
+                                 int64_t target, int64_t i) {
+  if (p.mode == PadMode::kConstant) {
+    const int64_t only = target - axis.first + axis.begin;
+    const bool is_left =
+        target >= axis.first && target < axis.first + axis.left;
+    return is_left && i < only ? only : axis.count;
+  }
+  for (++i; i < axis.count; ++i) {
+    if (PaddedFrom(p.mode, axis, i) == target) return i;
+  }
+  return axis.count;
+}
+
+// An element gathers from all places of the result that are from it, in their
+// order: axis by axis, as an odometer.
+struct GatherElement {
+  Padding p;
+  bool accumulate;
+  Global<const float> dy;
+  Global<float> dx;
+
+  SYNCLINE_DEVICE void operator()(int64_t i) const {
+    int64_t target[Padding::kAxesMax];
+    int64_t left = i;
+    for (size_t d = 0; d < p.axes.size(); ++d) {
+      target[d] = left / p.axes[d].stride;
+      left %= p.axes[d].stride;
+    }
+    int64_t places[Padding::kAxesMax];
+    int64_t before[Padding::kAxesMax];  // in the result, by the axes before
+    float sum = 0;
+    const int last = static_cast<int>(p.axes.size()) - 1;
+    int d = 0;
+    places[0] = -1;
+    before[0] = 0;
+    while (d >= 0) {
+      const Padding::Axis& axis = p.axes[d];
+      places[d] = NextFrom(p, axis, target[d], places[d]);
+      if (places[d] >= axis.count) {
+        --d;
+      } else if (d == last) {
+        sum += dy[before[d] * axis.count + places[d]];
+      } else {
+        before[d + 1] = before[d] * axis.count + places[d];
+        places[++d] = -1;
+      }
+    }
+    dx[i] = accumulate ? dx[i] + sum : sum;
+  }
+};
+
+void Backward(Stream& stream, const Padding& p, const float* dy,
+              bool accumulate, float* dx) {
+  cuda::LaunchElements(
+      stream, p.input_count,
+      GatherElement{p, accumulate, OnDevice(dy), OnDevice(dx)});
+}
+
+}  // namespace
+
+const PaddingKernels& CudaPaddingKernels() {
+  static constexpr PaddingKernels kKernels = {.forward = Forward,
+                                              .backward = Backward};
+  return kKernels;
+}
+
+}  // namespace syncline
