@@ -1,0 +1,110 @@
+// Goal: a whole training step runs on a GPU's kernels: plan, transfers,
+// forward, loss, backward, evaluation. Method: steps of small models on an
+// emulated device, against this machine.
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/testing/arrays.h"
+#include "tests/testing/cuda_emulator/emulated_device.h"
+#include "tests/testing/training_model.h"
+#include "tests/unit/worker/compute/executor_fixture.h"
+#include "worker/compute/executor.h"
+
+namespace syncline::worker {
+namespace {
+
+using testing::EmulatedDevice;
+using testing::MakeTrainingModel;
+using testing::TrainingModel;
+
+// The parts of a transformer's block, its attention as products and a softmax.
+TrainingModel Block() {
+  return MakeTrainingModel(
+      "(float[N,4,6] x, float[6] w_s, float[6] w_b, float[6,6] w_q, "
+      "float[6,6] w_k, float[6,6] w_v, float[6,12] w_u, float[12] w_c, "
+      "float[12,6] w_d, float[24,3] w_o, float[3] w_p) => (float[N,3] y)",
+      "float scale = {0.4}",
+      "n = LayerNormalization <axis = -1> (x, w_s, w_b)\n"
+      "q = MatMul(n, w_q)\n k = MatMul(n, w_k)\n v = MatMul(n, w_v)\n"
+      "t = Transpose <perm = [0, 2, 1]> (k)\n p = MatMul(q, t)\n"
+      "z = Mul(p, scale)\n a = Softmax(z)\n h = MatMul(a, v)\n"
+      "r = Add(x, h)\n u = MatMul(r, w_u)\n c = Add(u, w_c)\n"
+      "g = Gelu(c)\n d = MatMul(g, w_d)\n e = Add(r, d)\n"
+      "f = Flatten <axis = 1> (e)\n y = Gemm(f, w_o, w_p)",
+      20);
+}
+
+void ExpectSameSteps(int64_t micro_batches, int segments, DType type,
+                     double tolerance) {
+  constexpr auto kLoss = LossSpec::SOFTMAX_CROSS_ENTROPY;
+  const TrainingModel m = Block();
+  SeededExecutor here(m, kLoss, 6, micro_batches, segments, 1, nullptr,
+                      /*device=*/nullptr, type);
+  EmulatedDevice device;
+  SeededExecutor there(m, kLoss, 6, micro_batches, segments, 1, nullptr,
+                       &device, type);
+  for (const int64_t size : {6, 4}) {
+    const Batch batch = here.MakeBatch(size);
+    const double loss = here.Step(batch);
+    EXPECT_NEAR(there.Step(batch), loss, tolerance * loss);
+    const auto want = here.Gradients();
+    const auto got = there.Gradients();
+    for (int i = 0; i < here.count(); ++i) {
+      SCOPED_TRACE(here.name(i));
+      testing::ExpectNear(got[i], {want[i].begin(), want[i].end()}, tolerance);
+    }
+    const auto evaluated = there.executor().Evaluate(batch);
+    ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+    EXPECT_NEAR(evaluated->loss_sum, loss, tolerance * loss);
+  }
+  EXPECT_EQ(device.status(), absl::OkStatus());
+  EXPECT_GT(device.launches(), 50);
+}
+
+TEST(ExecutorCudaTest, AStepIsThatOfThisMachine) {
+  ExpectSameSteps(1, 1, DType::kFloat32, 1e-5);
+}
+
+TEST(ExecutorCudaTest, InPartsAndWithWhatRunsAgain) {
+  ExpectSameSteps(2, 2, DType::kFloat32, 1e-5);
+}
+
+// A sum that is rounded to 16 bits may be rounded to the next number.
+TEST(ExecutorCudaTest, In16Bits) {
+  ExpectSameSteps(1, 1, DType::kBfloat16, 4.0 / 256);
+}
+
+TEST(ExecutorCudaTest, TheSameBitsInAnyOrderOfThreads) {
+  const TrainingModel m = Block();
+  std::vector<std::vector<float>> first;
+  for (const uint64_t seed : {1, 2, 3}) {
+    EmulatedDevice device(seed);
+    SeededExecutor executor(m, LossSpec::SOFTMAX_CROSS_ENTROPY, 6, 1, 1, 1,
+                            nullptr, &device);
+    executor.Step(executor.MakeBatch(6));
+    if (seed == 1) first = executor.Gradients();
+    EXPECT_EQ(executor.Gradients(), first);
+  }
+}
+
+TEST(ExecutorCudaTest, WhatTheDeviceDoesNotHaveIsRefusedByName) {
+  const TrainingModel m = MakeTrainingModel(
+      "(float[N,1,5,5] x, float[2,1,3,3] w_a) => (float[N,2,3,3] y)", "",
+      "y = Conv(x, w_a)");
+  EmulatedDevice device;
+  Executor::Options options;
+  options.device = &device;
+  options.loss.set_kind(LossSpec::MEAN_SQUARED_ERROR);
+  options.batch_size = 2;
+  const auto plan = Executor::Plan(m.model, m.training, options);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(plan.status().message()),
+              ::testing::HasSubstr("(Conv): the device emulated has no kernel "
+                                   "for it"));
+}
+
+}  // namespace
+}  // namespace syncline::worker
