@@ -32,7 +32,7 @@ std::string WaitReasons::OfPush(const ShardCall& call) const {
   if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
       cut != nullptr) {
     if (cut->passed) {
-      return absl::StrCat("the end of ", cut->Name(), " by ", CutterText());
+      return absl::StrCat("the end of ", cut->Name(), " by ", CutterText(*cut));
     }
     return absl::StrCat(cut->Name(), "; missing: ", Missing([&](uint32_t rank) {
                           return workers_[rank].closed() < cut->clocks[rank];
@@ -99,10 +99,11 @@ std::string WaitReasons::Standing(uint32_t rank) const {
                       ", ", standing, ")");
 }
 
-std::string WaitReasons::CutterText() const {
-  const uint32_t rank = options_.evaluator.has_value()
-                            ? static_cast<uint32_t>(workers_.size())
-                            : 0;
+std::string WaitReasons::CutterText(const CutSchedule::Cut& cut) const {
+  const bool is_evaluators =
+      options_.evaluator.has_value() && cut.use == CutUse::kEvaluation;
+  const uint32_t rank =
+      is_evaluators ? static_cast<uint32_t>(workers_.size()) : 0;
   const std::string& name = options_.caller(rank).name;
   const std::string activity = ActivityText(rank);
   return activity.empty()

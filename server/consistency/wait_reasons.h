@@ -51,8 +51,8 @@ class WaitReasons {
   // The active workers that lack something, and how far they are.
   std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
   std::string Standing(uint32_t rank) const;
-  // The participant that ends cuts, and its last report.
-  std::string CutterText() const;
+  // The participant that ends the cut, and its last report.
+  std::string CutterText(const CutSchedule::Cut& cut) const;
   std::string ActivityText(uint32_t rank) const;
 
   const ConsistencyOptions& options_;

@@ -158,8 +158,21 @@ TEST_F(NonFiniteTest, FailsTheJobAndNamesWorkerTensorAndClock) {
   }
 }
 
-// w's only block: rank 0's samples alone. b's is finite: both workers'. In
-// ASYNC rank 0 may begin when rank 1's is in b already.
+// No loss and no gradient follows that would show it.
+TEST_F(NonFiniteTest, ALastUpdateThatOverflowsFailsTheJob) {
+  JobSpec spec = Spec("ordinary.csv", FAIL_JOB);
+  StartAt(1, &spec);
+  spec.mutable_learning_rate()->set_base(3e38f);
+  spec.mutable_optimizer()->set_weight_decay(3e38f);
+  const auto failed = Train(1, 2, spec);
+  EXPECT_EQ(failed.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(failed.status.message()),
+              HasSubstr("after the last clock, 0, element 0 of 'w' is -inf, "
+                        "though no loss and no gradient was"));
+  spec.set_non_finite(SKIP_STEP);
+  EXPECT_EQ(Train(1, 2, spec).status, absl::OkStatus()) << "a warning";
+}
+
 // LAMB looks at a gradient in a pass of its own.
 TEST_F(NonFiniteTest, FailsAJobWithLambToo) {
   JobSpec spec = Spec("large.csv", FAIL_JOB);
@@ -171,6 +184,8 @@ TEST_F(NonFiniteTest, FailsAJobWithLambToo) {
               HasSubstr("the gradient of clock 0 is not finite: element 0 "));
 }
 
+// w's only block: rank 0's samples alone. b's is finite: both workers'. In
+// ASYNC rank 0 may begin when rank 1's is in b already.
 TEST_F(NonFiniteTest, DroppingABlockLeavesTheOthersMean) {
   const Weights alone = Alone();
   for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {

@@ -9,6 +9,7 @@
 #include "common/system/log.h"
 #include "common/system/periodic_task.h"
 #include "common/update/update_spec.h"
+#include "kernels/optimizer/finite.h"
 #include "worker/compute/initializers.h"
 
 namespace syncline::worker {
@@ -357,6 +358,9 @@ bool Trainer::LacksCutAt(int64_t clock) const {
 absl::Status Trainer::EndEpoch(int64_t clock) {
   const EpochCut cut = *cut_;
   SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut.id, clock));
+  if (clock == epochs_.clocks_total) {
+    SYNCLINE_RETURN_IF_ERROR(CheckFinalValues());
+  }
   // The evaluator may still have to read what this has read for the export.
   if (job_.has_evaluator()) return absl::OkStatus();
   // The next cut before the end of this one, or a worker could run past it.
@@ -369,6 +373,28 @@ absl::Status Trainer::EndEpoch(int64_t clock) {
   }
   SYNCLINE_RETURN_IF_ERROR(parameters_.EndCut(cut.id, clock));
   return Evaluate(cut);
+}
+
+absl::Status Trainer::CheckFinalValues() {
+  for (size_t i = 0; i < job_.training.parameters.size(); ++i) {
+    const absl::Span<const float> values =
+        executor_.parameter(static_cast<int>(i));
+    if (AllFinite(values.data(), values.size())) continue;
+    const size_t at = FirstNonFinite(values.data(), values.size());
+    const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+        "after the last clock, ", epochs_.clocks_total - 1, ", element ", at,
+        " of '", job_.training.parameters[i].name, "' is ", values[at],
+        ", though no loss and no gradient was: its last update has "
+        "overflowed; lower learning_rate, or what decays it"));
+    if (NonFiniteOf(job_.spec().non_finite()) == OnNonFinite::kFailJob) {
+      return status;
+    }
+    LogWarning("the final values are not finite")
+        .Job(job_.assignment.job_id())
+        .Status(status);
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Evaluate(const EpochCut& cut) {

@@ -170,6 +170,9 @@ class Trainer {
   bool LacksCutAt(int64_t clock) const;
   absl::Status EndEpoch(int64_t clock);
   absl::Status Evaluate(const EpochCut& cut);
+  // Of the final values, which no loss is computed with. Errors:
+  // FailedPrecondition: one is not finite, and the job is to fail then.
+  absl::Status CheckFinalValues();
   void FillInitialValues();
   // How much of what was computed was padding, where there was any.
   void LogPadding() const;
