@@ -64,7 +64,7 @@ void BlockRunner::RunOne(EmulatedThread& thread,
     }
     thread.fiber = idle_.back();
     idle_.pop_back();
-    thread.fiber->Start([this, &thread, &kernel] {
+    thread.fiber->Start([&thread, &kernel] {
       try {
         kernel();
       } catch (const GivenUp&) {

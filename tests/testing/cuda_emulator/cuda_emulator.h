@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <source_location>
 #include <type_traits>
 #include <typeinfo>
 
@@ -47,7 +46,8 @@ class EmulatedElement {
         memory_->Read(at_, sizeof(T), alignof(T), block.accessor(), report);
     return is_there ? *at_ : T{};
   }
-  T operator=(T value) const {  // NOLINT(misc-unconventional-assign-operator)
+  // NOLINTNEXTLINE(misc-unconventional-assign-operator): it is T& in CUDA
+  T operator=(T value) const {
     BlockRunner& block = RunningBlock();
     const auto report = [&](const std::string& what) { block.Report(what); };
     if (memory_ == nullptr) {
@@ -58,6 +58,7 @@ class EmulatedElement {
     }
     return value;
   }
+  // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): assigns to the element
   T operator=(const EmulatedElement& other) const {
     return *this = static_cast<T>(other);
   }
@@ -102,14 +103,26 @@ class EmulatedArray {
   EmulatedMemory* memory_ = nullptr;
 };
 
-inline std::string LineOf(const std::source_location& at) {
-  return absl::StrCat(at.file_name(), ":", at.line());
+// Where a function was called: its default argument. clang 14 has no
+// std::source_location.
+struct CallSite {
+  const char* file;
+  int line;
+
+  static CallSite Here(const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+inline std::string LineOf(const CallSite& at) {
+  return absl::StrCat(at.file, ":", at.line);
 }
 
 // T of 4 or 8 bytes.
 template <typename T>
 T CallInWarp(WarpCall::Kind kind, unsigned mask, T value, int argument,
-             const std::source_location& at) {
+             const CallSite& at) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   const uint64_t result =
@@ -191,34 +204,34 @@ struct EmulatedIndex {
   (EmulatedIndex{syncline::testing::RunningBlock().block().blocks})
 
 // NOLINTBEGIN(bugprone-reserved-identifier): CUDA's
-inline void __syncthreads(
-    const std::source_location& at = std::source_location::current()) {
+inline void __syncthreads(const syncline::testing::CallSite& at =
+                              syncline::testing::CallSite::Here()) {
   syncline::testing::RunningBlock().AwaitBarrier(syncline::testing::LineOf(at));
 }
 template <typename T>
-T __shfl_xor_sync(
-    unsigned mask, T value, int lanes,
-    const std::source_location& at = std::source_location::current()) {
+T __shfl_xor_sync(unsigned mask, T value, int lanes,
+                  const syncline::testing::CallSite& at =
+                      syncline::testing::CallSite::Here()) {
   return syncline::testing::CallInWarp(
       syncline::testing::WarpCall::Kind::kShuffleXor, mask, value, lanes, at);
 }
 template <typename T>
-T __shfl_down_sync(
-    unsigned mask, T value, int lanes,
-    const std::source_location& at = std::source_location::current()) {
+T __shfl_down_sync(unsigned mask, T value, int lanes,
+                   const syncline::testing::CallSite& at =
+                       syncline::testing::CallSite::Here()) {
   return syncline::testing::CallInWarp(
       syncline::testing::WarpCall::Kind::kShuffleDown, mask, value, lanes, at);
 }
 template <typename T>
-T __shfl_sync(
-    unsigned mask, T value, int lane,
-    const std::source_location& at = std::source_location::current()) {
+T __shfl_sync(unsigned mask, T value, int lane,
+              const syncline::testing::CallSite& at =
+                  syncline::testing::CallSite::Here()) {
   return syncline::testing::CallInWarp(
       syncline::testing::WarpCall::Kind::kShuffle, mask, value, lane, at);
 }
-inline unsigned __ballot_sync(
-    unsigned mask, int predicate,
-    const std::source_location& at = std::source_location::current()) {
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              const syncline::testing::CallSite& at =
+                                  syncline::testing::CallSite::Here()) {
   return static_cast<unsigned>(syncline::testing::CallInWarp<uint32_t>(
       syncline::testing::WarpCall::Kind::kBallot, mask, predicate != 0, 0, at));
 }
