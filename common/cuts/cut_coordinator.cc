@@ -114,11 +114,7 @@ void CutCoordinator::OnBegun(uint32_t shard, uint64_t cut_id,
   } else {
     cut->state = State::kAgreed;
     last_clocks_ = cut->clocks;
-    out->push_back({.kind = Kind::kAgreed,
-                    .name = cut->request.name,
-                    .cut_id = cut->id,
-                    .clocks = cut->clocks,
-                    .use = cut->request.use});
+    TellAgreed(*cut, out);
   }
   Advance(now, out);
 }
@@ -277,10 +273,8 @@ void CutCoordinator::Raise(Cut* cut, absl::Time now) {
 void CutCoordinator::Fail(CutIterator cut, absl::Status status, absl::Time now,
                           CutActions* out) {
   if (!std::exchange(cut->failed, true)) {
-    out->push_back({.kind = Kind::kFailed,
-                    .name = cut->request.name,
-                    .cut_id = cut->id,
-                    .status = Annotate(status, Name(*cut))});
+    cut->outcome = std::move(status);
+    TellFailed(*cut, out);
   }
   if (cut->state == State::kQueued) {
     cuts_.erase(cut);
@@ -322,6 +316,27 @@ void CutCoordinator::OnTick(absl::Time now, CutActions* out) {
   Advance(now, out);
 }
 
+void CutCoordinator::UseShards(std::vector<std::string> shards, absl::Time now,
+                               CutActions* out) {
+  SYNCLINE_CHECK(!shards.empty());
+  options_.shards = std::move(shards);
+  for (Cut& cut : cuts_) {
+    Standing standing = Standing::kNone;
+    if (cut.state == State::kAnnouncing) standing = Standing::kAsked;
+    if (cut.state == State::kAgreed) standing = Standing::kAnnounced;
+    if (cut.state == State::kWithdrawing || cut.state == State::kEnding) {
+      standing = Standing::kLeaving;
+    }
+    cut.shards.assign(options_.shards.size(), standing);
+    cut.sent_at = now;
+    for (uint32_t shard = 0; shard < cut.shards.size(); ++shard) {
+      Send(cut, shard, out);
+    }
+    if (cut.state == State::kAgreed) TellAgreed(cut, out);
+    if (cut.failed) TellFailed(cut, out);
+  }
+}
+
 absl::Time CutCoordinator::next_tick() const {
   absl::Time next = absl::InfiniteFuture();
   for (const Cut& cut : cuts_) {
@@ -343,6 +358,21 @@ absl::Time CutCoordinator::next_tick() const {
 std::string CutCoordinator::Name(const Cut& cut) const {
   return absl::StrCat(options_.label, ": the ", CutUseName(cut.request.use),
                       " cut");
+}
+
+void CutCoordinator::TellAgreed(const Cut& cut, CutActions* out) const {
+  out->push_back({.kind = Kind::kAgreed,
+                  .name = cut.request.name,
+                  .cut_id = cut.id,
+                  .clocks = cut.clocks,
+                  .use = cut.request.use});
+}
+
+void CutCoordinator::TellFailed(const Cut& cut, CutActions* out) const {
+  out->push_back({.kind = Kind::kFailed,
+                  .name = cut.request.name,
+                  .cut_id = cut.id,
+                  .status = Annotate(cut.outcome, Name(cut))});
 }
 
 void CutCoordinator::Send(const Cut& cut, uint32_t shard,
@@ -368,6 +398,11 @@ uint64_t CutCoordinator::IdOf(uint64_t name) const {
     if (cut.request.name == name) return cut.id;
   }
   return 0;
+}
+
+bool CutCoordinator::Has(uint64_t name) const {
+  return std::any_of(cuts_.begin(), cuts_.end(),
+                     [&](const Cut& cut) { return cut.request.name == name; });
 }
 
 CutCoordinator::CutIterator CutCoordinator::FindName(uint64_t name) {

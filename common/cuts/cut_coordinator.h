@@ -123,6 +123,14 @@ class CutCoordinator {
   // Sends again, goes on after a wait, and ends what is overdue.
   void OnTick(absl::Time now, CutActions* out);
 
+  // The job's shards are others from now on, which know of the cuts what those
+  // before them knew. Sends again what was under way, and says again of each
+  // cut what its owner has been told: the shell may have lost it.
+  void UseShards(std::vector<std::string> shards, absl::Time now,
+                 CutActions* out);
+  // True for a request that has not ended.
+  bool Has(uint64_t name) const;
+
   // When the next OnTick does something; InfiniteFuture: not before another
   // event.
   absl::Time next_tick() const;
@@ -177,6 +185,8 @@ class CutCoordinator {
   absl::Status GivenUp(const Cut& cut) const;
   // "job j-0001: the checkpoint cut".
   std::string Name(const Cut& cut) const;
+  void TellAgreed(const Cut& cut, CutActions* out) const;
+  void TellFailed(const Cut& cut, CutActions* out) const;
   void Send(const Cut& cut, uint32_t shard, CutActions* out) const;
   bool IsUnderWay(const Cut& cut) const {
     return cut.state != State::kQueued && cut.state != State::kAgreed;
@@ -185,7 +195,7 @@ class CutCoordinator {
     return cut.state == State::kAgreed || cut.state == State::kEnding;
   }
 
-  const Options options_;
+  Options options_;      // const, but for its shards
   std::list<Cut> cuts_;  // in the order of the requests
   uint64_t last_id_ = 0;
   std::vector<int64_t> last_clocks_;  // of the last agreed cut

@@ -84,11 +84,8 @@ absl::Status ConsistencyController::OnBeginCut(
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
   const absl::Status status = AnnounceCut(cut_id, clocks, hold, use);
   if (absl::IsOutOfRange(status) || absl::IsFailedPrecondition(status)) {
-    std::vector<int64_t> smallest = SmallestCutClocks(workers_);
-    for (uint32_t worker = 0; worker < workers_.size(); ++worker) {
-      smallest[worker] = std::max(smallest[worker], clocks[worker]);
-    }
-    smallest_cut_ = cuts_.SmallestClocks(cut_id, std::move(smallest));
+    smallest_cut_ = cuts_.SmallestClocks(
+        cut_id, SmallestCutClocks(options_.regimes, workers_, clocks));
   }
   SYNCLINE_RETURN_IF_ERROR(status);
   changed_ = moved_ = true;
@@ -102,6 +99,11 @@ absl::Status ConsistencyController::AnnounceCut(uint64_t cut_id,
                                                 CutUse use) {
   // A repeat is answered as the first one was, wherever the workers are now.
   if (!cuts_.Knows(cut_id)) {
+    if (const CutSchedule::Cut* moving = MovingCut(); moving != nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(options_.label, ": ", moving->Name(),
+                       " is held: the state of this shard moves"));
+    }
     SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(options_, workers_, clocks));
   }
   return cuts_.Announce(cut_id, std::move(clocks), hold, use);
@@ -112,6 +114,13 @@ absl::Status ConsistencyController::OnEndCut(uint32_t rank,
                                              uint64_t cut_id, absl::Time now,
                                              ShardActions* out) {
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
+  const CutSchedule::Cut* const cut = cuts_.Find(cut_id);
+  const CutSchedule::Cut* const moving = MovingCut();
+  // Two routing cuts must not wait for each other's end.
+  if (moving != nullptr && (cut == nullptr || cut->use != CutUse::kRouting)) {
+    return BusyError(absl::StrCat(options_.label, ": ", moving->Name(),
+                                  " is held: the state of this shard moves"));
+  }
   SYNCLINE_RETURN_IF_ERROR(cuts_.End(cut_id));
   changed_ = moved_ = true;
   Settle(now, out);
@@ -170,18 +179,18 @@ void ConsistencyController::OnFrozen(absl::Duration frozen, absl::Time now) {
 }
 
 WaitReasons ConsistencyController::Reasons() const {
-  return {
-      options_,
-      workers_,
-      cuts_,
-      sync_,
-      in_sync_,
-      activities_,
-      initialised()
-          ? ""
-          : absl::StrCat("initial values from ", options_.workers[0].name, ": ",
-                         initialised_count_, " of ",
-                         options_.dense_block_count(), " blocks have some")};
+  return {options_, workers_, cuts_, sync_, in_sync_, activities_, NotBegun()};
+}
+
+std::string ConsistencyController::NotBegun() const {
+  if (initialised()) return "";
+  const std::string& chief = options_.workers[0].name;
+  if (initialised_count_ == options_.dense_block_count()) {
+    return absl::StrCat(chief, ", which has not begun the job");
+  }
+  return absl::StrCat("initial values from ", chief, ": ", initialised_count_,
+                      " of ", options_.dense_block_count(),
+                      " blocks have some");
 }
 
 void ConsistencyController::OnTick(absl::Time now, ShardActions* out) {
@@ -283,6 +292,13 @@ absl::Status ConsistencyController::CheckCutter(uint32_t rank,
                                   : absl::OkStatus();
 }
 
+const CutSchedule::Cut* ConsistencyController::MovingCut() const {
+  for (const CutSchedule::Cut& cut : cuts_.cuts()) {
+    if (cut.passed && cut.use == CutUse::kRouting) return &cut;
+  }
+  return nullptr;
+}
+
 absl::Status ConsistencyController::CheckPusher(const ShardCall& call) const {
   if (!call.push.has_value() || options_.is_worker(call.rank)) {
     return absl::OkStatus();
@@ -299,9 +315,8 @@ void ConsistencyController::StartPush(ShardCall call, ShardActions* out) {
   if (!initialised()) {
     return Fail(call.token,
                 absl::FailedPreconditionError(absl::StrCat(
-                    options_.label, ": push before initialisation, ",
-                    initialised_count_, " of ", options_.dense_block_count(),
-                    " blocks have values")),
+                    options_.label,
+                    ": push before initialisation; missing: ", NotBegun())),
                 out);
   }
   if (MustPark(call)) return Park(std::move(call), /*as_push=*/true, out);

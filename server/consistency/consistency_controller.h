@@ -112,10 +112,15 @@ class ConsistencyController {
   // OK before the first call. Errors: FailedPrecondition; the status of Close.
   absl::Status CheckFresh() const;
   // Goes on from a state that a controller of the same workers has exported,
-  // as if this one had seen their calls. `now`: for moved_at.
+  // as if this one had seen their calls. `now`: for moved_at. With
+  // `begins_attempt` the job begins anew there: no push is accepted and no pull
+  // answered before the chief's Init, which comes when the attempt's first cut
+  // is announced; the state's cuts are left out.
   // Errors: as CheckFresh; InvalidArgument: other workers, clocks that no
-  // controller of this mode has at a cut. Nothing has changed then.
-  absl::Status Import(const ControllerState& state, absl::Time now);
+  // controller of this mode has at a cut, cuts that nobody can announce.
+  // Nothing has changed then.
+  absl::Status Import(const ControllerState& state, bool begins_attempt,
+                      absl::Time now);
 
   // True if accepting the call's push would record a part of it that is not
   // recorded yet, and so bring gradients that need room. False for a call that
@@ -167,6 +172,11 @@ class ConsistencyController {
   // OK if the caller may announce and end cuts: the chief or the evaluator.
   absl::Status CheckCutter(uint32_t rank, uint64_t incarnation) const;
   absl::Status CheckPusher(const ShardCall& call) const;
+  // A routing cut that is held; null: none. Other cuts stay as they are
+  // meanwhile, because the state that moves has them so: an announcement is
+  // refused for now, lest cuts that are partly announced wait for each other,
+  // and an end is to be repeated.
+  const CutSchedule::Cut* MovingCut() const;
   absl::Status AnnounceCut(uint64_t cut_id, std::vector<int64_t> clocks,
                            absl::Duration hold, CutUse use);
 
@@ -207,6 +217,8 @@ class ConsistencyController {
   bool initialised() const {
     return had_init_ && initialised_count_ == options_.dense_block_count();
   }
+  // Why nothing can be read or pushed yet; empty: it can.
+  std::string NotBegun() const;
   // Null for the evaluator.
   const PushLedger* ledger(uint32_t rank) const {
     return options_.is_worker(rank) ? &workers_[rank] : nullptr;

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "common/base/status_macros.h"
+#include "common/cuts/cut_id.h"
 #include "common/regime/regime_schedule.h"
 #include "server/consistency/consistency_controller.h"
 
@@ -56,6 +59,27 @@ absl::Status CheckState(const ConsistencyOptions& options,
   return absl::OkStatus();
 }
 
+absl::Status CheckCuts(const ConsistencyOptions& options,
+                       const ControllerState& state) {
+  for (const ControllerState::Cut& cut : state.cuts) {
+    bool possible = cut.id != 0 && cut.hold >= absl::ZeroDuration() &&
+                    cut.clocks.size() == state.workers.size();
+    for (size_t rank = 0; possible && rank < cut.clocks.size(); ++rank) {
+      // A worker is held at a cut that it has come to.
+      const ControllerState::Worker& worker = state.workers[rank];
+      const int64_t least = worker.finished ? 0 : worker.closed;
+      possible = cut.clocks[rank] >= least && cut.clocks[rank] <= kCutClockMax;
+    }
+    if (possible) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.label, ": the state has cut ", cut.id, " at clocks ",
+        absl::StrJoin(cut.clocks, ","), " of ", state.workers.size(),
+        " workers, held for ", absl::FormatDuration(cut.hold),
+        ": nobody can have announced it"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ConsistencyController::CheckHeldCut(uint64_t cut_id) const {
@@ -80,6 +104,7 @@ absl::StatusOr<ControllerState> ConsistencyController::Export(
   state.skipped_clocks = skipped_clocks();
   state.duplicate_blocks = duplicate_blocks_;
   state.abandoned_cuts = abandoned_cuts_;
+  cuts_.Export(cut_id, &state);
   return state;
 }
 
@@ -91,16 +116,21 @@ absl::Status ConsistencyController::CheckFresh() const {
 }
 
 absl::Status ConsistencyController::Import(const ControllerState& state,
+                                           bool begins_attempt,
                                            absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckFresh());
   SYNCLINE_RETURN_IF_ERROR(CheckState(options_, state));
+  if (!begins_attempt) {
+    SYNCLINE_RETURN_IF_ERROR(CheckCuts(options_, state));
+    cuts_.Import(state);
+  }
   std::vector<uint64_t> left_out;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     const ControllerState::Worker& worker = state.workers[rank];
     workers_[rank].Import(worker.closed, worker.finished);
     left_out.push_back(worker.left_out_pushes);
   }
-  had_init_ = true;
+  had_init_ = !begins_attempt;
   block_initialised_.assign(block_initialised_.size(), true);
   initialised_count_ = options_.dense_block_count();
   duplicate_blocks_ = state.duplicate_blocks;
@@ -108,6 +138,7 @@ absl::Status ConsistencyController::Import(const ControllerState& state,
   const int64_t clock = ClockOf(state);
   sync_.Import(clock, state.skipped_clocks, std::move(left_out));
   BeginStretch(clock);
+  changed_ = true;  // cuts that were held are passed again
   moved_at_ = now;
   return absl::OkStatus();
 }

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "common/cuts/cut_use.h"
+
 namespace syncline::ps {
 
 // What a consistency controller knows at a cut that is passed and held. There,
@@ -18,6 +21,21 @@ struct ControllerState {
     uint64_t left_out_pushes = 0;
   };
   std::vector<Worker> workers;  // by rank
+  // Announced and not ended, in the order in which they are passed; without the
+  // one at which the state is.
+  struct Cut {
+    uint64_t id = 0;
+    std::vector<int64_t> clocks;  // by rank
+    absl::Duration hold;
+    CutUse use = CutUse::kEvaluation;
+  };
+  std::vector<Cut> cuts;
+  // The latest ones that have ended, in order, for repeats and messages.
+  struct PastCut {
+    uint64_t id = 0;
+    bool abandoned = false;
+  };
+  std::vector<PastCut> past_cuts;
   // See ConsistencyController.
   uint64_t skipped_clocks = 0;
   uint64_t duplicate_blocks = 0;

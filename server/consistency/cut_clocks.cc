@@ -30,30 +30,50 @@ int64_t AllowedSpread(const RegimeSchedule& regimes, int64_t least) {
   return std::numeric_limits<int64_t>::max();
 }
 
-// A worker that is held at its cut must not keep another from reaching its own:
-// that one would wait for the cut, and the cut for it. A worker that has
-// finished waits for nothing, wherever its cut is. But its last clocks must be
-// applied by then, or the state at the cut lacks them.
-absl::Status CheckSpread(const std::string& label,
-                         const RegimeSchedule& regimes,
-                         absl::Span<const PushLedger> workers,
-                         absl::Span<const int64_t> clocks) {
+// The clocks of a cut, as far as they hold workers, from the smallest to the
+// largest. A worker that is held at its cut must not keep another from reaching
+// its own: that one would wait for the cut, and the cut for it. A worker that
+// has finished waits for nothing, wherever its cut is. But its last clocks must
+// be applied by then, or the state at the cut lacks them.
+struct Spread {
   int64_t least = std::numeric_limits<int64_t>::max();
   int64_t most = 0;
+
+  bool IsAllowed(const RegimeSchedule& regimes) const {
+    return least >= most || most - least <= AllowedSpread(regimes, least);
+  }
+};
+
+Spread SpreadOf(absl::Span<const PushLedger> workers,
+                absl::Span<const int64_t> clocks) {
+  Spread spread;
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
     if (workers[rank].finished()) {
-      most = std::max(most, workers[rank].closed());
+      spread.most = std::max(spread.most, workers[rank].closed());
       continue;
     }
-    least = std::min(least, clocks[rank]);
-    most = std::max(most, clocks[rank]);
+    spread.least = std::min(spread.least, clocks[rank]);
+    spread.most = std::max(spread.most, clocks[rank]);
   }
-  if (least >= most) return absl::OkStatus();
-  const int64_t allowed = AllowedSpread(regimes, least);
-  if (most - least <= allowed) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(label, ": the clocks of a cut are ", most - least,
-                   " apart; the consistency mode allows ", allowed));
+  return spread;
+}
+
+// Raises the smallest clocks until they are as close to the largest one as the
+// regimes allow.
+void Narrow(const RegimeSchedule& regimes, absl::Span<const PushLedger> workers,
+            std::vector<int64_t>* clocks) {
+  // Each round is for a regime; there may be more of them than it is worth.
+  constexpr int kRoundsMax = 64;
+  Spread spread = SpreadOf(workers, *clocks);
+  for (int round = 0; !spread.IsAllowed(regimes); ++round) {
+    spread.least = round < kRoundsMax
+                       ? spread.most - AllowedSpread(regimes, spread.least)
+                       : spread.most;
+  }
+  for (uint32_t rank = 0; rank < workers.size(); ++rank) {
+    if (workers[rank].finished()) continue;
+    (*clocks)[rank] = std::max((*clocks)[rank], spread.least);
+  }
 }
 
 }  // namespace
@@ -61,14 +81,19 @@ absl::Status CheckSpread(const std::string& label,
 bool AllowsCut(const RegimeSchedule& regimes,
                absl::Span<const PushLedger> workers,
                absl::Span<const int64_t> clocks) {
-  return CheckSpread(/*label=*/"", regimes, workers, clocks).ok();
+  return SpreadOf(workers, clocks).IsAllowed(regimes);
 }
 
-std::vector<int64_t> SmallestCutClocks(absl::Span<const PushLedger> workers) {
+std::vector<int64_t> SmallestCutClocks(const RegimeSchedule& regimes,
+                                       absl::Span<const PushLedger> workers,
+                                       absl::Span<const int64_t> clocks) {
   std::vector<int64_t> smallest;
-  for (const PushLedger& worker : workers) {
-    smallest.push_back(worker.closed() + (worker.started() ? 1 : 0));
+  for (uint32_t rank = 0; rank < workers.size(); ++rank) {
+    const PushLedger& worker = workers[rank];
+    smallest.push_back(
+        std::max(clocks[rank], worker.closed() + (worker.started() ? 1 : 0)));
   }
+  Narrow(regimes, workers, &smallest);
   return smallest;
 }
 
@@ -80,19 +105,19 @@ absl::Status CheckCutClocks(const ConsistencyOptions& options,
         absl::StrCat(options.label, ": a cut of ", clocks.size(),
                      " clocks, the job has ", workers.size(), " workers"));
   }
-  const std::vector<int64_t> smallest = SmallestCutClocks(workers);
-  bool too_late = false;
-  for (uint32_t rank = 0; rank < workers.size(); ++rank) {
-    too_late |= clocks[rank] < smallest[rank];
-  }
-  if (!too_late) {
-    return CheckSpread(options.label, options.regimes, workers, clocks);
-  }
-  return absl::OutOfRangeError(
-      absl::StrCat(options.label,
-                   ": a worker is past the cut; the smallest "
-                   "possible one is at clocks ",
-                   absl::StrJoin(smallest, ",")));
+  const std::vector<int64_t> smallest =
+      SmallestCutClocks(options.regimes, workers, clocks);
+  if (absl::MakeConstSpan(smallest) == clocks) return absl::OkStatus();
+  const Spread spread = SpreadOf(workers, clocks);
+  const std::string why =
+      spread.IsAllowed(options.regimes)
+          ? "a worker is past the cut"
+          : absl::StrCat("the clocks of a cut are ", spread.most - spread.least,
+                         " apart; the consistency mode allows ",
+                         AllowedSpread(options.regimes, spread.least));
+  return absl::OutOfRangeError(absl::StrCat(
+      options.label, ": ", why, "; the smallest possible one is at clocks ",
+      absl::StrJoin(smallest, ",")));
 }
 
 }  // namespace syncline::ps

@@ -12,8 +12,11 @@
 
 namespace syncline::ps {
 
-// By rank: the smallest clock at which a worker can still be cut here.
-std::vector<int64_t> SmallestCutClocks(absl::Span<const PushLedger> workers);
+// By rank: the smallest clocks, none below `clocks`, at which the workers can
+// still be cut here, as close to each other as the regimes allow.
+std::vector<int64_t> SmallestCutClocks(const RegimeSchedule& regimes,
+                                       absl::Span<const PushLedger> workers,
+                                       absl::Span<const int64_t> clocks);
 
 // True if a cut at these clocks, which is announced, can be reached under these
 // regimes: no worker that is held at its clock keeps another one from its own.
@@ -23,9 +26,10 @@ bool AllowsCut(const RegimeSchedule& regimes,
 
 // OK if a cut at these clocks, one of each worker, may be announced: no worker
 // is past it, and no worker that is held at its clock keeps another one from
-// reaching its own. Errors: InvalidArgument: not one clock of each worker, or
-// they are further apart than the consistency mode allows; OutOfRange: a worker
-// is past the cut; the message has the smallest clocks that are possible.
+// reaching its own. Errors: InvalidArgument: not one clock of each worker;
+// OutOfRange: a worker is past the cut, or the clocks are further apart than
+// the consistency mode allows; the message has the smallest clocks that are
+// possible.
 absl::Status CheckCutClocks(const ConsistencyOptions& options,
                             absl::Span<const PushLedger> workers,
                             absl::Span<const int64_t> clocks);

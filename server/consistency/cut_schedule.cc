@@ -142,6 +142,24 @@ int CutSchedule::Expire(absl::Time now) {
   return expired;
 }
 
+void CutSchedule::Export(uint64_t at, ControllerState* state) const {
+  for (const Cut& cut : cuts_) {
+    if (cut.id == at) continue;
+    state->cuts.push_back({cut.id, cut.clocks, cut.hold, cut.use});
+  }
+  state->past_cuts.assign(past_.begin(), past_.end());
+  state->past_cuts.push_back({at, /*abandoned=*/false});
+}
+
+void CutSchedule::Import(const ControllerState& state) {
+  for (const Past& past : state.past_cuts) {
+    if (!Knows(past.id)) Forget(past.id, past.abandoned);
+  }
+  for (const ControllerState::Cut& cut : state.cuts) {
+    Announce(cut.id, cut.clocks, cut.hold, cut.use).IgnoreError();
+  }
+}
+
 std::string CutSchedule::Absence(uint64_t id) const {
   for (const Past& past : past_) {
     if (past.id != id) continue;

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/cuts/cut_use.h"
+#include "server/consistency/controller_state.h"
 
 namespace syncline::ps {
 
@@ -78,15 +79,20 @@ class CutSchedule {
   // Gives up the cuts that were held until `now`; returns how many.
   int Expire(absl::Time now);
 
+  // Writes the cuts but `at`, which is over for whoever goes on from there.
+  void Export(uint64_t at, ControllerState* state) const;
+  // Goes on from the cuts of a state; those that were passed are passed anew,
+  // and held as long again. A cut that some shards alone had been told of may
+  // cross another one; then it is left out, as if the announcement had not come
+  // yet. REQUIRES: nothing was announced; a clock of each worker.
+  void Import(const ControllerState& state);
+
   // Why `id` is not announced, for people.
   std::string Absence(uint64_t id) const;
 
  private:
   static constexpr size_t kRemembered = 64;
-  struct Past {
-    uint64_t id;
-    bool abandoned;
-  };
+  using Past = ControllerState::PastCut;
   // True if a cut at these clocks is passed before `cut`. Where clocks are
   // equal the ids decide.
   static bool IsBefore(uint64_t id, absl::Span<const int64_t> clocks,

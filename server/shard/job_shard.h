@@ -151,8 +151,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status RunAtCut(uint64_t cut_id, int lane,
                         absl::FunctionRef<absl::Status()> task)
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status GoOnFrom(const ShardImporter& importer, absl::Time now)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status GoOnFrom(const ShardImporter& importer, bool begins_attempt,
+                        absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   // Of an Init by the chief.
   absl::Status SetTotalClocks(int64_t total_clocks)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

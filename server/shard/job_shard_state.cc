@@ -68,17 +68,21 @@ absl::Status JobShard::Import(const ShardStart& start) {
     if (status.ok()) status = importer.Read(source.get(), now);
   }
   if (status.ok()) status = importer.Finish();
-  if (status.ok()) status = GoOnFrom(importer, now);
+  if (status.ok()) {
+    status = GoOnFrom(importer, start.options.begins_attempt, now);
+  }
   executor_.tables().SampleImported();
   // It has a part of the state, which nobody may read.
   if (!status.ok()) Close(status);
   return status;
 }
 
-absl::Status JobShard::GoOnFrom(const ShardImporter& importer, absl::Time now) {
+absl::Status JobShard::GoOnFrom(const ShardImporter& importer,
+                                bool begins_attempt, absl::Time now) {
   MutexLock lock(&mu_);
   SYNCLINE_RETURN_IF_ERROR(SetTotalClocks(importer.total_clocks()));
-  SYNCLINE_RETURN_IF_ERROR(controller_.Import(importer.controller(), now));
+  SYNCLINE_RETURN_IF_ERROR(
+      controller_.Import(importer.controller(), begins_attempt, now));
   // An earlier process has told them.
   told_duplicates_ = controller_.duplicate_blocks();
   told_abandoned_ = controller_.abandoned_cuts();

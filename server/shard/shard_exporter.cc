@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/wire/wire_cut_use.h"
 
 namespace syncline::ps {
 namespace {
@@ -65,6 +66,21 @@ void SetCounts(const TableStats& counts, TableCounts* meta) {
   meta->set_expired_by_score(counts.expired_by_score);
   meta->set_spilled_rows(counts.spilled_rows);
   meta->set_loaded_rows(counts.loaded_rows);
+}
+
+void WriteCuts(const ControllerState& state, ShardStateHeader* header) {
+  for (const ControllerState::Cut& from : state.cuts) {
+    ShardStateHeader::Cut* const cut = header->add_cuts();
+    cut->set_id(from.id);
+    cut->mutable_clocks()->Add(from.clocks.begin(), from.clocks.end());
+    cut->set_hold_nanoseconds(absl::ToInt64Nanoseconds(from.hold));
+    cut->set_purpose(CutPurposeOf(from.use));
+  }
+  for (const ControllerState::PastCut& from : state.past_cuts) {
+    ShardStateHeader::PastCut* const past = header->add_past_cuts();
+    past->set_id(from.id);
+    past->set_abandoned(from.abandoned);
+  }
 }
 
 void Append64(uint64_t value, std::string* out) {
@@ -172,6 +188,7 @@ absl::Status ShardExporter::WriteHeader(const ControllerState& state,
     worker->set_left_out_pushes(from.left_out_pushes);
     worker->set_non_finite(non_finite.CountOf(rank));
   }
+  WriteCuts(state, &header);
   header.set_total_clocks(total_clocks);
   header.set_optimizer(OptimizerStateName(config_->update.optimizer));
   header.set_slots(static_cast<uint32_t>(executor_->dense().arrays() - 1));

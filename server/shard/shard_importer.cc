@@ -10,6 +10,7 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
+#include "common/wire/wire_cut_use.h"
 #include "server/shard/shard_exporter.h"
 
 namespace syncline::ps {
@@ -160,7 +161,29 @@ absl::Status ShardImporter::ReadHeader(const ShardStateReader& reader,
                                slots));
   }
   SYNCLINE_RETURN_IF_ERROR(TakeTables(header_));
-  return TakeWorkers(header_);
+  SYNCLINE_RETURN_IF_ERROR(TakeWorkers(header_));
+  return TakeCuts(header_);
+}
+
+// An announcement may have come to some of the former shards alone, and so may
+// a cut's end: it counts.
+absl::Status ShardImporter::TakeCuts(const ShardStateHeader& header) {
+  for (const ShardStateHeader::Cut& from : header.cuts()) {
+    const std::optional<CutUse> use = CutUseOf(from.purpose());
+    if (!use.has_value()) {
+      return Refuse(absl::StrCat("it has cut ", from.id(),
+                                 " of the unknown purpose ", from.purpose()));
+    }
+    controller_->cuts.push_back(
+        {.id = from.id(),
+         .clocks = {from.clocks().begin(), from.clocks().end()},
+         .hold = absl::Nanoseconds(from.hold_nanoseconds()),
+         .use = *use});
+  }
+  for (const ShardStateHeader::PastCut& from : header.past_cuts()) {
+    controller_->past_cuts.push_back({from.id(), from.abandoned()});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {

@@ -76,6 +76,7 @@ class ShardImporter {
   absl::Status ReadHeader(const ShardStateReader& reader,
                           const ShardStateReader::Record& record);
   absl::Status TakeWorkers(const ShardStateHeader& header);
+  absl::Status TakeCuts(const ShardStateHeader& header);
   absl::Status TakeTables(const ShardStateHeader& header);
   absl::Status ReadRecord(const ShardStateReader& reader,
                           const ShardStateReader::Record& record,

@@ -17,6 +17,9 @@ struct ShardImportOptions {
   bool passes_over_others = false;
   // The counts of the shard and its tables are taken.
   bool with_counts = true;
+  // A new attempt of the job begins with the state: nothing is read or pushed
+  // before the chief's Init. Else the job goes on, with the state's cuts.
+  bool begins_attempt = false;
 };
 
 // The state that a shard begins with: that of a former shard, or those of

@@ -36,7 +36,7 @@ inline constexpr size_t kShardStateMetaMax = 256 << 10;
 inline constexpr size_t kShardStateBulkMax = 1 << 20;
 inline constexpr size_t kShardStateRecordMax =
     kShardStateFrameBytes + kShardStateMetaMax + kShardStateBulkMax;
-inline constexpr uint32_t kShardStateFormat = 1;
+inline constexpr uint32_t kShardStateFormat = 2;
 
 // Takes the records of a shard's state, in order: to a disk, or to a peer. It
 // may block, and bounds the time itself.

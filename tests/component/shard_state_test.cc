@@ -246,10 +246,10 @@ TEST_P(ShardStateTest, ANewShardGoesOnWithTheSameBits) {
   EXPECT_EQ(at_cut.total_clocks, kTotalClocks);
   EXPECT_EQ(at_cut.rows.size() > 50, one.rows_a_push > 0);
   EXPECT_EQ(RowsOnDisk(states) > 0, one.options.table_disk_bytes > 0);
-  EXPECT_TRUE(ContentsOf(others.Export(1, kCut)) == at_cut);
+  EXPECT_TRUE(ContentsOf(others.Export(2, kCut)) == at_cut);
   ASSERT_NO_FATAL_FAILURE(others.Run(kCut, kEnd));
   const Contents expected = ContentsOf(workers.Export(2, kEnd));
-  const Contents result = ContentsOf(others.Export(2, kEnd));
+  const Contents result = ContentsOf(others.Export(3, kEnd));
   EXPECT_TRUE(result.arrays == expected.arrays) << "values or slots";
   EXPECT_TRUE(result.updates == expected.updates);
   EXPECT_EQ(result.rows.size(), expected.rows.size());
@@ -383,11 +383,11 @@ TEST(ShardStateRepeatTest, APushBeforeTheCutIsAnsweredAsRecorded) {
   Workers others(one, &second);
   others.Push(0, 2);
   others.Push(1, 0);
-  EXPECT_TRUE(ContentsOf(others.Export(1, 3)) ==
+  EXPECT_TRUE(ContentsOf(others.Export(2, 3)) ==
               ContentsOf(one.options.states));
   // And an Init that comes late changes nothing.
   ASSERT_NO_FATAL_FAILURE(others.Init());
-  EXPECT_TRUE(ContentsOf(others.Export(2, 3)) ==
+  EXPECT_TRUE(ContentsOf(others.Export(3, 3)) ==
               ContentsOf(one.options.states));
 }
 

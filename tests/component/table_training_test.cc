@@ -261,6 +261,53 @@ TEST_F(TableTrainingTest, AJobGoesOnByALaterRouting) {
   }
 }
 
+// The chief announces the first epoch's end, the evaluator the others. The
+// routing changes while each is announced, and may while one is read.
+TEST_F(TableTrainingTest, AnEvaluatorGoesOnByALaterRouting) {
+  WriteSamples(dir_.File("train.csv"), 1500, 1);
+  for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
+    JobSpec spec = TableSpecOf();
+    spec.mutable_consistency()->set_mode(mode);
+    spec.mutable_training()->set_epochs(4);
+    spec.mutable_training()->set_batch_size(5);
+    const uint32_t workers = mode == ConsistencySpec::SYNC ? 2 : 1;
+    const int64_t clocks = 1500 / (5 * workers);  // of an epoch
+    const auto one = Train(workers, 1, spec);
+    ASSERT_EQ(one.status, absl::OkStatus());
+    JobAssignment assignment;
+    TrainingCluster cluster(
+        {.workers = workers,
+         .ps = 3,
+         .work_dir = dir_.File(absl::StrCat("e", ++clusters_)),
+         .data_root = dir_.path(),
+         .evaluator = true,
+         .change_assignment = [&](JobAssignment* assigned) {
+           assignment = *assigned;
+         }});
+    ASSERT_EQ(cluster.Prepare(spec, ModelText("40")), absl::OkStatus());
+    cluster.Run();
+    const std::vector<uint32_t> placements[] = {
+        {2, 0, 2, 1, 0}, {1, 0}, {0, 1, 2, 2}};
+    // Within an epoch, at the end of one, behind one.
+    const int64_t at[] = {clocks / 2, 2 * clocks, 3 * clocks + 1};
+    for (uint64_t change = 0; change < 3; ++change) {
+      ASSERT_EQ(cluster.ChangeRouting(Scattered(change + 2, change + 2,
+                                                placements[change], assignment),
+                                      at[change]),
+                absl::OkStatus())
+          << change;
+    }
+    ASSERT_EQ(cluster.AwaitDone(absl::Minutes(2)), absl::OkStatus());
+    ASSERT_EQ(cluster.Stop(absl::Seconds(30)), absl::OkStatus());
+    const auto outcome = cluster.TakeOutcome();
+    EXPECT_EQ(outcome.weights, one.weights);
+    ASSERT_EQ(outcome.evaluations.size(), one.evaluations.size());
+    for (size_t i = 0; i < one.evaluations.size(); ++i) {
+      EXPECT_EQ(outcome.evaluations[i].loss(), one.evaluations[i].loss()) << i;
+    }
+  }
+}
+
 // [n] keys with [n, dim] values of a safetensors file.
 std::map<int64_t, std::vector<float>> ReadRows(const std::string& bytes) {
   uint64_t header = 0;

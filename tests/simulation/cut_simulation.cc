@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/busy.h"
 #include "common/base/random.h"
 #include "common/cuts/cut_coordinator.h"
 #include "server/consistency/consistency_controller.h"
@@ -352,6 +353,11 @@ void CutHistory::End(uint32_t m, const CutAction& action) {
   const absl::Status status = shards_[action.shard].controller->OnEndCut(
       rank, kIncarnation + rank, action.cut_id, agenda_.now(), &actions);
   Execute(action.shard, actions);
+  // A client repeats what a shard is too busy for.
+  if (IsBusy(status)) {
+    agenda_.At(random_.Uniform() * 5, [this, m, action] { End(m, action); });
+    return;
+  }
   Carry([this, m, action, status] {
     members_[m].coordinator->OnEnded(action.shard, action.cut_id, status,
                                      agenda_.now(), &actions_[m]);

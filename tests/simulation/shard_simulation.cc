@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/busy.h"
 #include "tests/simulation/shard_history.h"
 #include "tests/testing/fakes/payloads.h"
 
@@ -336,7 +337,7 @@ void ShardHistory::AnnounceCut(std::function<void()> then, bool even) {
     return;
   }
   // Further apart than the regimes that hold now allow.
-  if (absl::IsInvalidArgument(status) && options_.changes > 0 && !even) {
+  if (absl::IsOutOfRange(status) && options_.changes > 0 && !even) {
     return AnnounceCut(then, /*even=*/true);
   }
   if (!status.ok()) return Broken(absl::StrCat("BeginCut: ", status.message()));
@@ -369,6 +370,10 @@ void ShardHistory::EndCut(uint64_t cut_id) {
     ps::ShardActions actions;
     const absl::Status status = controller_->OnEndCut(
         cutter_, kIncarnation + cutter_, cut_id, agenda_.now(), &actions);
+    if (IsBusy(status)) {
+      agenda_.At(1, [this, cut_id] { EndCut(cut_id); });
+      return;
+    }
     if (!status.ok() && !closed_ && !absl::IsFailedPrecondition(status)) {
       Broken(absl::StrCat("EndCut: ", status.message()));
     }

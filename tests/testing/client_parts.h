@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/testing/fakes/fake_ps.h"
 #include "tests/testing/fakes/test_metrics.h"
+#include "worker/client/carry_over.h"
 #include "worker/client/client_context.h"
 
 namespace syncline::testing {
@@ -91,7 +92,9 @@ class ClientParts {
       RegimeSchedule(),
       absl::Seconds(60)};
   worker::PushedStep step_{&headers_, &map_};
-  worker::AnswerLog answers_{map_.shard_count(), Telemetry()};
+  worker::CarryOver carry_over_;
+  worker::AnswerLog answers_{map_.shard_count(), Telemetry(),
+                             &carry_over_.non_finite};
   worker::ClientContext context_;
   std::vector<std::unique_ptr<FakePs>> ps_;
   std::unique_ptr<worker::FanoutCall> calls_;  // before its ps

@@ -14,6 +14,7 @@
 #include "common/system/file.h"
 #include "common/wire/routing_table.h"
 #include "server/shard/shard_exporter.h"
+#include "server/shard/snapshot_taker.h"
 #include "tests/testing/assigned_job.h"
 #include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
@@ -33,12 +34,24 @@ int CountOf(const std::vector<DaemonMessage>& messages,
       std::count_if(messages.begin(), messages.end(), matches));
 }
 
+// A change of the routing exports the state while its cut is held.
+class NoSnapshots final : public ps::SnapshotTaker {
+ public:
+  void OnSnapshot(uint64_t, absl::Span<const int64_t>, int) override {}
+  void OnSnapshotDone(uint64_t) override {}
+};
+
 }  // namespace
 
 TrainingCluster::TrainingCluster(const Options& options)
     : options_(options), artifacts_(std::make_shared<FakeArtifacts>()) {
   for (uint32_t rank = 0; rank < options.ps; ++rank) {
-    ps_.push_back(StartPsNode({.lanes = 1}));
+    ps::PsServer::Options options;
+    options.lanes = 1;
+    options.snapshot_taker = [](const std::string&) {
+      return std::make_shared<NoSnapshots>();
+    };
+    ps_.push_back(StartPsNode(options));
   }
   inbox_->messages.resize(rank_count());
   for (uint32_t rank = 0; rank < rank_count(); ++rank) {
@@ -199,11 +212,13 @@ absl::Status TrainingCluster::ChangeRouting(const Routing& routing,
   options.peers = fanout.peers;
   options.spread = ReadRegimes(assignment_)->CutSpread();
   worker::FanoutCall calls(fanout);
-  worker::CutCalls cuts(options, &headers, &calls);
+  std::optional<CutCoordinator> coordinator;
+  worker::CutCalls cuts(options, &headers, &calls, &coordinator);
   const uint64_t name = MakeCutId(assignment_.attempt(), clock,
                                   CutSeries::kScheduler, routings_++);
   SYNCLINE_RETURN_IF_ERROR(
       cuts.Begin({.id = name,
+                  .use = CutUse::kRouting,
                   .clocks = std::vector<int64_t>(options_.workers, clock)},
                  absl::Minutes(1))
           .status());

@@ -4,8 +4,14 @@
 
 namespace syncline::worker {
 
-AnswerLog::AnswerLog(uint32_t shards, const ClientTelemetry& telemetry)
-    : telemetry_(telemetry), non_finite_(shards) {}
+AnswerLog::AnswerLog(uint32_t shards, const ClientTelemetry& telemetry,
+                     std::optional<uint64_t>* non_finite)
+    : telemetry_(telemetry),
+      passes_over_first_(!non_finite->has_value()),
+      non_finite_(shards),
+      told_(*non_finite) {
+  if (passes_over_first_) *non_finite = 0;
+}
 
 void AnswerLog::BeginStep() {
   MutexLock lock(&mu_);
@@ -40,10 +46,14 @@ void AnswerLog::Mark(absl::Time left, absl::Time readable) {
 }
 
 void AnswerLog::TakeNonFinite(uint32_t shard, uint64_t count) {
-  uint64_t& told = non_finite_[shard];
-  if (count <= told) return;
-  AddCount(telemetry_.non_finite, count - told);
-  told = count;
+  std::optional<uint64_t>& latest = non_finite_[shard];
+  if (passes_over_first_ && !latest.has_value()) *told_ += count;
+  latest = std::max(latest.value_or(0), count);
+  uint64_t sum = 0;
+  for (const std::optional<uint64_t>& of : non_finite_) sum += of.value_or(0);
+  if (sum <= *told_) return;
+  AddCount(telemetry_.non_finite, sum - *told_);
+  told_ = sum;
 }
 
 }  // namespace syncline::worker

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,8 +20,10 @@ namespace syncline::worker {
 // worker's gradients a shard has found not to be finite. Thread-safe.
 class AnswerLog {
  public:
-  // Counts pulled_bytes and non_finite of `telemetry`.
-  AnswerLog(uint32_t shards, const ClientTelemetry& telemetry);
+  // Counts pulled_bytes and non_finite of `telemetry`. `non_finite` outlives
+  // this: CarryOver's.
+  AnswerLog(uint32_t shards, const ClientTelemetry& telemetry,
+            std::optional<uint64_t>* non_finite);
 
   // Forgets the times of the step before.
   void BeginStep() ABSL_LOCKS_EXCLUDED(mu_);
@@ -38,7 +41,8 @@ class AnswerLog {
  private:
   void Mark(absl::Time left, absl::Time readable)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Only a larger number than before is news.
+  // Only a larger sum over the shards than before is news. Where the shards
+  // change, their counts go to any of the new ones.
   void TakeNonFinite(uint32_t shard, uint64_t count)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -46,7 +50,10 @@ class AnswerLog {
   mutable Mutex mu_;
   absl::Time left_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time readable_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  std::vector<uint64_t> non_finite_ ABSL_GUARDED_BY(mu_);  // by shard
+  const bool passes_over_first_;  // CarryOver's non_finite was none
+  // By shard; none: it has not answered.
+  std::vector<std::optional<uint64_t>> non_finite_ ABSL_GUARDED_BY(mu_);
+  std::optional<uint64_t>& told_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace syncline::worker

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -17,23 +18,32 @@
 namespace syncline::worker {
 
 CutCalls::CutCalls(Options options, const HeaderEncoder* headers,
-                   FanoutCall* calls)
+                   FanoutCall* calls,
+                   std::optional<CutCoordinator>* coordinator)
     : options_(std::move(options)),
       headers_(*headers),
       calls_(calls),
-      coordinator_(MakeCoordinator()) {}
+      coordinator_(*coordinator) {
+  UseCoordinator();
+}
 
-CutCoordinator CutCalls::MakeCoordinator() const {
-  CutCoordinator::Options coordinator;
-  coordinator.label = absl::StrCat("job ", options_.job_id);
+void CutCalls::UseCoordinator() {
+  std::vector<std::string> shards;
   for (const uint32_t shard : options_.shards) {
     const FanoutCall::Peer& peer = options_.peers[shard];
-    coordinator.shards.push_back(absl::StrCat(peer.name, " at ", peer.address));
+    shards.push_back(absl::StrCat(peer.name, " at ", peer.address));
   }
+  if (coordinator_.has_value()) {
+    coordinator_->UseShards(std::move(shards), MonotonicNow(), &unsent_);
+    return;
+  }
+  CutCoordinator::Options coordinator;
+  coordinator.label = absl::StrCat("job ", options_.job_id);
+  coordinator.shards = std::move(shards);
   coordinator.attempt = headers_.CallerOf(0).attempt();
   coordinator.series = options_.series;
   coordinator.spread = options_.spread;
-  return CutCoordinator(std::move(coordinator));
+  coordinator_.emplace(std::move(coordinator));
 }
 
 // --- Cuts: FanoutCall repeats lost calls, so each is answered once ---
@@ -42,14 +52,17 @@ absl::StatusOr<std::vector<int64_t>> CutCalls::Begin(
     const ParameterExchange::Cut& cut, absl::Duration hold) {
   const absl::Time now = MonotonicNow();
   CutActions actions;
-  SYNCLINE_RETURN_IF_ERROR(
-      coordinator_.Request({.name = cut.id,
-                            .use = cut.use,
-                            .clocks = cut.clocks,
-                            .id = cut.id,
-                            .hold = hold,
-                            .deadline = now + options_.patience},
-                           now, &actions));
+  // A cut may be under way since before the routing changed.
+  if (!coordinator_->Has(cut.id)) {
+    SYNCLINE_RETURN_IF_ERROR(
+        coordinator_->Request({.name = cut.id,
+                               .use = cut.use,
+                               .clocks = cut.clocks,
+                               .id = cut.id,
+                               .hold = hold,
+                               .deadline = now + options_.patience},
+                              now, &actions));
+  }
   SYNCLINE_ASSIGN_OR_RETURN(const CutAction outcome,
                             AwaitOutcome(cut.id, std::move(actions)));
   SYNCLINE_RETURN_IF_ERROR(outcome.status);
@@ -58,7 +71,7 @@ absl::StatusOr<std::vector<int64_t>> CutCalls::Begin(
 
 absl::Status CutCalls::End(uint64_t cut_id, int64_t clock) {
   CutActions actions;
-  if (coordinator_.End(cut_id, MonotonicNow(), &actions)) {
+  if (coordinator_->End(cut_id, MonotonicNow(), &actions)) {
     SYNCLINE_ASSIGN_OR_RETURN(const CutAction outcome,
                               AwaitOutcome(cut_id, std::move(actions)));
     return outcome.status;
@@ -70,12 +83,14 @@ absl::Status CutCalls::End(uint64_t cut_id, int64_t clock) {
 }
 
 uint64_t CutCalls::WireId(uint64_t cut_id) const {
-  const uint64_t id = coordinator_.IdOf(cut_id);
+  const uint64_t id = coordinator_->IdOf(cut_id);
   return id != 0 ? id : cut_id;
 }
 
 absl::StatusOr<CutAction> CutCalls::AwaitOutcome(uint64_t name,
                                                  CutActions actions) {
+  std::move(unsent_.begin(), unsent_.end(), std::back_inserter(actions));
+  unsent_.clear();
   while (true) {
     std::optional<CutAction> outcome;
     for (CutAction& action : actions) {
@@ -95,8 +110,8 @@ absl::StatusOr<CutAction> CutCalls::AwaitOutcome(uint64_t name,
       if (outcome.has_value()) actions.push_back(*std::move(outcome));
       continue;
     }
-    SYNCLINE_RETURN_IF_ERROR(calls_->WaitUntil(coordinator_.next_tick()));
-    coordinator_.OnTick(MonotonicNow(), &actions);
+    SYNCLINE_RETURN_IF_ERROR(calls_->WaitUntil(coordinator_->next_tick()));
+    coordinator_->OnTick(MonotonicNow(), &actions);
   }
 }
 
@@ -148,11 +163,11 @@ void CutCalls::GiveAnswers(CutActions* actions) {
   for (const Answered& one : answered) {
     const CutAction& action = one.action;
     if (action.kind == CutAction::Kind::kEnd) {
-      coordinator_.OnEnded(action.shard, action.cut_id, one.status, now,
-                           actions);
+      coordinator_->OnEnded(action.shard, action.cut_id, one.status, now,
+                            actions);
       continue;
     }
-    coordinator_.OnBegun(
+    coordinator_->OnBegun(
         action.shard, action.cut_id,
         {.status = one.status,
          .smallest = SmallestCutOf(one.status, action.clocks.size())},

@@ -40,8 +40,11 @@ class CutCalls {
     // How long it may take until all shards agree on a cut.
     absl::Duration patience = absl::Seconds(60);
   };
-  // `headers` and `calls` outlive this. `calls` is used from the first call on.
-  CutCalls(Options options, const HeaderEncoder* headers, FanoutCall* calls);
+  // `headers`, `calls` and `coordinator` outlive this. `calls` is used from the
+  // first call on. `coordinator` has the cuts of the rank's former client,
+  // which called other shards; none: there was no such client.
+  CutCalls(Options options, const HeaderEncoder* headers, FanoutCall* calls,
+           std::optional<CutCoordinator>* coordinator);
 
   absl::StatusOr<std::vector<int64_t>> Begin(const ParameterExchange::Cut& cut,
                                              absl::Duration hold);
@@ -68,7 +71,7 @@ class CutCalls {
     absl::Status status;
   };
 
-  CutCoordinator MakeCoordinator() const;
+  void UseCoordinator();
   // Sends what the coordinator asks for, and gives it the answers, until it has
   // one for the owner of `name`.
   absl::StatusOr<CutAction> AwaitOutcome(uint64_t name, CutActions actions);
@@ -85,7 +88,10 @@ class CutCalls {
   const Options options_;
   const HeaderEncoder& headers_;
   FanoutCall* const calls_;
-  CutCoordinator coordinator_;
+  std::optional<CutCoordinator>& coordinator_;
+  // What the coordinator asks for where it goes on with these shards, until the
+  // first call.
+  CutActions unsent_;
   Mutex mu_;
   std::vector<Answered> answered_ ABSL_GUARDED_BY(mu_);
 };

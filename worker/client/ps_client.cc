@@ -85,9 +85,12 @@ PsClient::PsClient(const Options& options, BlockMap map, DenseTensors tensors)
                 .pass = options.pass},
                options.regimes, options.step_timeout),
       step_(&headers_, &map_),
-      answers_(map_.shard_count(), options.telemetry),
+      carry_over_(options.carry_over != nullptr
+                      ? options.carry_over
+                      : std::make_shared<CarryOver>()),
+      answers_(map_.shard_count(), options.telemetry, &carry_over_->non_finite),
       context_(MakeContext()),
-      cuts_(CutOptions(), &headers_, &calls_),
+      cuts_(CutOptions(), &headers_, &calls_, &carry_over_->cuts),
       dense_(&context_),
       rows_(&context_),
       calls_(FanoutOptions(options, map_, tensors_, headers_)) {

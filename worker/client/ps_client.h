@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "common/wire/block_map.h"
 #include "kernels/optimizer/finite.h"
 #include "worker/client/answer_log.h"
+#include "worker/client/carry_over.h"
 #include "worker/client/client_context.h"
 #include "worker/client/cut_calls.h"
 #include "worker/client/dense_steps.h"
@@ -89,6 +91,9 @@ class PsClient : public ParameterExchange {
                        const absl::Status& error)>
         on_unreachable = nullptr;
     ClientTelemetry telemetry = {};
+    // Of the rank's former client, if there was one; null: there will be one
+    // client only.
+    std::shared_ptr<CarryOver> carry_over = nullptr;
   };
   // `tensors` are those of `map`; a ps on this host reads gradients where they
   // are, if they lie in a gradient region. REQUIRES: one peer per shard of
@@ -142,6 +147,7 @@ class PsClient : public ParameterExchange {
   const HeaderEncoder headers_;
   PushedStep step_;
   TrainingRegime regime_;  // of the open step
+  const std::shared_ptr<CarryOver> carry_over_;
   AnswerLog answers_;
   const ClientContext context_;
   CutCalls cuts_;

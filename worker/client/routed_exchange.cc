@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/wire/routing_version.h"
 
@@ -42,16 +40,8 @@ auto RoutedExchange::Routed(Call call) -> decltype(call()) {
   while (true) {
     auto result = call();
     if (!RoutingVersionOf(StatusOf(result)).has_value()) return result;
-    SYNCLINE_RETURN_IF_ERROR(Follow(StatusOf(result)));
+    SYNCLINE_RETURN_IF_ERROR(GoOnElsewhere(StatusOf(result)));
   }
-}
-
-absl::Status RoutedExchange::Follow(absl::Status refusal) {
-  // The routing may change again while the client for it is made.
-  do {
-    refusal = GoOnElsewhere(refusal);
-  } while (RoutingVersionOf(refusal).has_value());
-  return refusal;
 }
 
 absl::Status RoutedExchange::GoOnElsewhere(const absl::Status& refusal) {
@@ -74,21 +64,7 @@ absl::Status RoutedExchange::GoOnElsewhere(const absl::Status& refusal) {
     cancelled = cancelled_;
   }
   if (!cancelled.ok()) client_->Cancel(cancelled);
-  SYNCLINE_RETURN_IF_ERROR(AnnounceOpenCuts());
   if (step_.open) HandOverStep();
-  return absl::OkStatus();
-}
-
-absl::Status RoutedExchange::AnnounceOpenCuts() {
-  for (const Cut& cut : cuts_) {
-    SYNCLINE_ASSIGN_OR_RETURN(const std::vector<int64_t> agreed,
-                              client_->BeginCut(cut));
-    if (agreed == cut.clocks) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cut ", cut.id, " was at clocks ", absl::StrJoin(cut.clocks, ","),
-        " when the job's routing changed, and can now only be had at ",
-        absl::StrJoin(agreed, ",")));
-  }
   return absl::OkStatus();
 }
 
@@ -130,11 +106,7 @@ absl::Status RoutedExchange::ReportActivity(int64_t clock,
 }
 
 absl::StatusOr<std::vector<int64_t>> RoutedExchange::BeginCut(const Cut& cut) {
-  SYNCLINE_ASSIGN_OR_RETURN(std::vector<int64_t> agreed,
-                            Routed([&] { return client_->BeginCut(cut); }));
-  Cut& open = cuts_.emplace_back(cut);
-  open.clocks = agreed;
-  return agreed;
+  return Routed([&] { return client_->BeginCut(cut); });
 }
 
 absl::Status RoutedExchange::PullCut(uint64_t cut_id, int64_t clock) {
@@ -150,11 +122,7 @@ absl::Status RoutedExchange::ScanTable(uint32_t table, int64_t dim,
 }
 
 absl::Status RoutedExchange::EndCut(uint64_t cut_id, int64_t clock) {
-  std::erase_if(cuts_, [&](const Cut& cut) { return cut.id == cut_id; });
-  const absl::Status ended = client_->EndCut(cut_id, clock);
-  if (!RoutingVersionOf(ended).has_value()) return ended;
-  // The shards of a later routing have only the cuts that are announced there.
-  return Follow(ended);
+  return Routed([&] { return client_->EndCut(cut_id, clock); });
 }
 
 // --- A step ---

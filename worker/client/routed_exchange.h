@@ -23,9 +23,8 @@ namespace syncline::worker {
 // takes its place, and the call is made again; of a step, all of it: the shards
 // know by clock and block what has already come.
 //
-// The clocks of a cut that is open then are asked for again, because the new
-// shards do not know them. Where ranks have passed them meanwhile, the call
-// that found the routing changed fails, FailedPrecondition.
+// The cuts that are announced move with the state of the shards, and a client
+// hands on to the next one which of them are this rank's (CarryOver).
 class RoutedExchange final : public ParameterExchange {
  public:
   struct Options {
@@ -81,19 +80,15 @@ class RoutedExchange final : public ParameterExchange {
   // with a later routing.
   template <typename Call>
   auto Routed(Call call) -> decltype(call());
-  // GoOnElsewhere, as often as the routing changes meanwhile.
-  absl::Status Follow(absl::Status refusal);
   // Puts a client for the routing that `refusal` tells of into the place of the
-  // present one. Errors: CurrentRouting::Follow's, and those of cuts.
+  // present one. Errors: CurrentRouting::Follow's.
   absl::Status GoOnElsewhere(const absl::Status& refusal);
-  absl::Status AnnounceOpenCuts();
   // Brings the client to where the open step is.
   void HandOverStep();
 
   const Options options_;
   std::shared_ptr<ParameterExchange> client_;  // the calling thread's
   StepSoFar step_;
-  std::vector<Cut> cuts_;  // open ones, with the clocks that were agreed on
   Mutex mu_;
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<ParameterExchange> to_cancel_ ABSL_GUARDED_BY(mu_);

@@ -80,6 +80,8 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.on_non_finite = NonFiniteOf(job.spec().non_finite());
   options.telemetry = process.metrics->client();
   options.shared_memory = process.shared_memory;
+  options.carry_over = std::make_shared<CarryOver>();
+  if (job.assignment.start_clock() > 0) options.carry_over->non_finite.reset();
   return options;
 }
 

@@ -156,6 +156,7 @@ absl::Status Trainer::ReadLast() {
   const int64_t clock = epochs_.clocks_total;
   const auto read = [&]() -> absl::Status {
     SYNCLINE_RETURN_IF_ERROR(Announce(clock - 1));
+    SYNCLINE_RETURN_IF_ERROR(parameters_.Init(clock));
     return parameters_.PullCut(cut_->id, clock);
   };
   return Annotate(

@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
-#include "kernels/cuda/block_fold.h"
+#include "kernels/cuda/walk/block_fold.h"
 #include "kernels/cuda/launch.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 

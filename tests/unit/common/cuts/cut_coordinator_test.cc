@@ -312,6 +312,53 @@ TEST_F(CutCoordinatorTest, ACutThatIsNotWantedAnyMoreIsWithdrawn) {
   EXPECT_TRUE(coordinator_->idle());
 }
 
+// What later shards know of the cuts is what the former ones knew.
+TEST_F(CutCoordinatorTest, OtherShardsAreToldWhatIsUnderWay) {
+  const auto use = [&](std::vector<std::string> shards) {
+    coordinator_->UseShards(std::move(shards), now_, &actions_);
+    return Kinds();
+  };
+  EXPECT_FALSE(coordinator_->Has(1));
+  Ask(1, {8, 8});
+  const uint64_t first = Accept(1);
+  Ask(2, {9, 9});
+  Begun(0, coordinator_->IdOf(2));
+  EXPECT_TRUE(coordinator_->Has(2));
+  // One is agreed on, of the other no shard is sure.
+  EXPECT_THAT(
+      use({"ps:0 at a:1", "ps:1 at b:2", "ps:2 at c:3"}),
+      ElementsAre(Kind::kAgreed, Kind::kBegin, Kind::kBegin, Kind::kBegin));
+  EXPECT_EQ(last_[0].cut_id, first);
+  EXPECT_EQ(last_[3].shard, 2u);
+  const uint64_t second = coordinator_->IdOf(2);
+  Begun(0, second);
+  Begun(1, second);
+  EXPECT_THAT(Begun(2, second, Refused({9, 12})),
+              ElementsAre(Kind::kEnd, Kind::kEnd, Kind::kEnd));
+  // It is withdrawn, and the first one ends.
+  End(1);
+  Ended(0, first);
+  EXPECT_THAT(use({"ps:0 at a:1"}), ElementsAre(Kind::kEnd, Kind::kEnd));
+  EXPECT_THAT(Ended(0, first), ElementsAre(Kind::kEnded));
+  EXPECT_THAT(Ended(0, second), ElementsAre(Kind::kBegin));
+  EXPECT_THAT(last_[0].clocks, ElementsAre(9, 12));
+  EXPECT_THAT(Begun(0, last_[0].cut_id), ElementsAre(Kind::kAgreed));
+}
+
+// The shell may have lost the answer with the calls to the former shards.
+TEST_F(CutCoordinatorTest, OfAFailedCutTheOwnerIsToldAgain) {
+  Ask(1, {8, 8});
+  const uint64_t id = coordinator_->IdOf(1);
+  Tick(absl::Seconds(60));
+  EXPECT_THAT(last_, testing::Contains(
+                         testing::Field(&CutAction::kind, Kind::kFailed)));
+  coordinator_->UseShards({"ps:0 at a:1"}, now_, &actions_);
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kEnd, Kind::kFailed));
+  EXPECT_THAT(std::string(last_[1].status.message()), HasSubstr("no answer"));
+  EXPECT_THAT(Ended(0, id), IsEmpty());
+  EXPECT_TRUE(coordinator_->idle());
+}
+
 TEST_F(CutCoordinatorTest, RequestsThatCannotBeAreRefused) {
   const auto refused = [&](CutRequest request) {
     return coordinator_->Request(std::move(request), now_, &actions_);

@@ -61,12 +61,13 @@ TEST_F(ControllerTest, CutsThatCannotBeAreRefused) {
   EXPECT_THAT(controller_->smallest_cut(), ElementsAre(2, 3))
       << "none below those that were asked for";
   EXPECT_THAT(std::string(past.message()),
-              HasSubstr("smallest possible one is at clocks 2,0"));
+              HasSubstr("smallest possible one is at clocks 2,3"));
   EXPECT_EQ(BeginCut(7, {2}).code(), absl::StatusCode::kInvalidArgument);
   // Worker 1 would be held at 2 while the chief needs it at 3 to get to 5.
   const absl::Status apart = BeginCut(7, {5, 2});
-  EXPECT_EQ(apart.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(apart.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(apart.message()), HasSubstr("3 apart"));
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(5, 3));
   EXPECT_TRUE(BeginCut(7, {4, 2}).ok());
   EXPECT_EQ(BeginCut(7, {4, 3}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(controller_->smallest_cut(), IsEmpty());

@@ -84,10 +84,15 @@ class ControllerTest : public ::testing::Test {
     controller_->OnTick(kStart + after, &actions);
     return Kinds(actions);
   }
-  absl::Status BeginCut(uint64_t id, std::vector<int64_t> clocks) {
+  absl::Status BeginCut(uint64_t id, std::vector<int64_t> clocks,
+                        CutUse use = CutUse::kEvaluation) {
     ShardActions actions;
     return controller_->OnBeginCut(0, 10, id, std::move(clocks),
-                                   absl::Seconds(3), kStart, &actions);
+                                   absl::Seconds(3), kStart, &actions, use);
+  }
+  absl::Status EndCut(uint64_t id) {
+    ShardActions actions;
+    return controller_->OnEndCut(0, 10, id, kStart, &actions);
   }
   std::vector<Kind> Kinds(const ShardActions& actions) {
     std::vector<Kind> kinds;

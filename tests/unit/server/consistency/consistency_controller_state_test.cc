@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/busy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/consistency/consistency_controller.h"
@@ -13,6 +14,7 @@
 namespace syncline::ps {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -35,7 +37,7 @@ class ControllerStateTest : public ControllerTest {
   }
   absl::Status Import(ConsistencyMode mode, const ControllerState& state) {
     Open({.regimes = In(mode)});
-    return controller_->Import(state, kStart);
+    return controller_->Import(state, /*begins_attempt=*/false, kStart);
   }
 };
 
@@ -90,7 +92,8 @@ TEST_F(ControllerStateTest, GoesOnInTheRegimeOfItsClock) {
       regimes.Add({.first_clock = 2, .mode = ConsistencyMode::kAsync}, 0).ok());
   ASSERT_TRUE(regimes.Add({.first_clock = 3}, 0).ok());
   Open({.regimes = regimes});
-  ASSERT_EQ(controller_->Import(state, kStart), absl::OkStatus());
+  ASSERT_EQ(controller_->Import(state, /*begins_attempt=*/false, kStart),
+            absl::OkStatus());
   EXPECT_THAT(Push(1, 0, 2, {0, 1}),
               ElementsAre(Kind::kBufferGradient, Kind::kApply,
                           Kind::kBufferGradient, Kind::kApply, Kind::kAck));
@@ -98,8 +101,70 @@ TEST_F(ControllerStateTest, GoesOnInTheRegimeOfItsClock) {
   ControllerState apart = state;
   apart.workers[0].closed = 4;
   Open({.regimes = regimes});
-  EXPECT_THAT(std::string(controller_->Import(apart, kStart).message()),
+  EXPECT_THAT(std::string(controller_->Import(apart, false, kStart).message()),
               HasSubstr("in SYNC a cut is at one clock"));
+}
+
+// A worker stops at a cut that was announced before.
+TEST_F(ControllerStateTest, CutsThatAreAnnouncedGoAlong) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {1, 1}).ok());
+  ASSERT_TRUE(BeginCut(8, {2, 2}).ok());
+  for (uint32_t rank = 0; rank < 2; ++rank) Push(10 + rank, rank, 0, {0, 1});
+  const auto state = controller_->Export(7);
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_EQ(Import(ConsistencyMode::kAsync, *state), absl::OkStatus());
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(Push(20 + rank, rank, 1, {0, 1}), Contains(Kind::kAck));
+    EXPECT_THAT(Push(30 + rank, rank, 2, {0, 1}), IsEmpty()) << "held";
+  }
+  EXPECT_TRUE(controller_->Export(8).ok());
+  EXPECT_TRUE(EndCut(7).ok()) << "a repeat";
+  ASSERT_TRUE(EndCut(8).ok());
+  EXPECT_EQ(controller_->min_clock(), 3);
+}
+
+TEST_F(ControllerStateTest, WhileTheStateMovesCutsStandStill) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(6, {1, 1}).ok());
+  ASSERT_TRUE(BeginCut(7, {1, 1}, CutUse::kRouting).ok());
+  EXPECT_TRUE(BeginCut(9, {4, 4}).ok()) << "nothing is held yet";
+  for (uint32_t rank = 0; rank < 2; ++rank) Push(10 + rank, rank, 0, {0, 1});
+  EXPECT_EQ(BeginCut(8, {2, 2}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(2, 2))
+      << "it may be asked for again";
+  EXPECT_TRUE(IsBusy(EndCut(6)));
+  EXPECT_THAT(std::string(EndCut(6).message()),
+              HasSubstr("the routing cut at clock 1 is held"));
+  EXPECT_TRUE(BeginCut(7, {1, 1}, CutUse::kRouting).ok()) << "a repeat";
+  EXPECT_TRUE(EndCut(7).ok());
+  EXPECT_TRUE(EndCut(6).ok());
+  EXPECT_TRUE(BeginCut(8, {2, 2}).ok());
+}
+
+// The chief announces the first cut, and then begins the attempt: no worker
+// trains past the cut before it is announced.
+TEST_F(ControllerStateTest, AnAttemptBeginsWithTheChiefsInit) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {1, 1}).ok());
+  ASSERT_TRUE(BeginCut(8, {2, 2}).ok());
+  for (uint32_t rank = 0; rank < 2; ++rank) Push(10 + rank, rank, 0, {0, 1});
+  const auto state = controller_->Export(7);
+  ASSERT_TRUE(state.ok()) << state.status();
+  Open({.regimes = In(ConsistencyMode::kAsync)});
+  ASSERT_EQ(controller_->Import(*state, /*begins_attempt=*/true, kStart),
+            absl::OkStatus());
+  EXPECT_THAT(Pull(1, 1, 1), IsEmpty());
+  Push(2, 1, 1, {0, 1});
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("push before initialisation; missing: chief:0 at a:1, "
+                        "which has not begun the job"));
+  ASSERT_TRUE(BeginCut(8, {2, 2}).ok()) << "the former attempt's is unknown";
+  ASSERT_TRUE(EndCut(8).ok());
+  ShardActions actions;
+  controller_->OnInit(3, 0, 10, {0, 1}, kStart, &actions);
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kAck, Kind::kRead));
+  EXPECT_THAT(Push(4, 1, 1, {0, 1}), Contains(Kind::kAck));
 }
 
 TEST_F(ControllerStateTest, OnlyAHeldCutHasAState) {
@@ -118,18 +183,30 @@ TEST_F(ControllerStateTest, OnlyAHeldCutHasAState) {
   ShardActions actions;
   controller_->Close(absl::CancelledError("over"), &actions);
   EXPECT_EQ(controller_->Export(7).status(), absl::CancelledError("over"));
-  EXPECT_EQ(controller_->Import({}, kStart), absl::CancelledError("over"));
+  EXPECT_EQ(controller_->Import({}, false, kStart),
+            absl::CancelledError("over"));
 }
 
 TEST_F(ControllerStateTest, AStateThatCannotBeChangesNothing) {
   const ControllerState good = StateAtCut(ConsistencyMode::kSync);
-  EXPECT_EQ(controller_->Import(good, kStart).code(),
+  EXPECT_EQ(controller_->Import(good, false, kStart).code(),
             absl::StatusCode::kFailedPrecondition)
       << "it has seen calls";
   ControllerState state = good;
   state.workers.pop_back();
   EXPECT_THAT(std::string(Import(ConsistencyMode::kSync, state).message()),
               HasSubstr("the state is of 1 workers, the job has 2"));
+  state = good;
+  state.cuts = {{.id = 9, .clocks = {3}, .hold = absl::Seconds(1)}};
+  EXPECT_THAT(std::string(Import(ConsistencyMode::kSync, state).message()),
+              HasSubstr("the state has cut 9 at clocks 3 of 2 workers"));
+  for (const std::vector<int64_t>& clocks :
+       {std::vector<int64_t>{3, -1}, {3, 1}, {int64_t{1} << 60, 3}}) {
+    state.cuts[0].clocks = clocks;
+    EXPECT_FALSE(Import(ConsistencyMode::kSync, state).ok()) << clocks[0];
+  }
+  state.cuts[0].clocks = {2, 2};
+  EXPECT_TRUE(Import(ConsistencyMode::kSync, state).ok());
   state = good;
   state.workers[1].closed = -1;
   EXPECT_THAT(std::string(Import(ConsistencyMode::kSync, state).message()),

@@ -37,6 +37,9 @@ class CutClocksTest : public ::testing::Test {
   absl::Status Check(std::vector<int64_t> clocks) const {
     return CheckCutClocks(options_, workers_, clocks);
   }
+  std::vector<int64_t> Smallest(std::vector<int64_t> clocks) const {
+    return SmallestCutClocks(options_.regimes, workers_, clocks);
+  }
 
   const RegimeSchedule kAsync{TrainingRegime{.mode = ConsistencyMode::kAsync}};
   ConsistencyOptions options_;
@@ -61,11 +64,15 @@ TEST_F(CutClocksTest, NoWorkerIsPastTheCut) {
 TEST_F(CutClocksTest, TheSmallestCutIsBehindWhatHasArrived) {
   Push(0);
   Push(0, /*closes=*/false);
-  EXPECT_EQ(SmallestCutClocks(workers_), (std::vector<int64_t>{2, 0}));
+  options_.regimes = kAsync;
+  EXPECT_EQ(Smallest({0, 0}), (std::vector<int64_t>{2, 0}));
+  EXPECT_EQ(Smallest({3, 1}), (std::vector<int64_t>{3, 1}));
 }
 
 TEST_F(CutClocksTest, ClocksAreAsCloseAsTheModeAllows) {
-  EXPECT_EQ(Check({3, 4}).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Check({3, 4}).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(Check({3, 4}).message(),
+              HasSubstr("possible one is at clocks 4,4"));
   options_.regimes = RegimeSchedule(TrainingRegime{
       .mode = ConsistencyMode::kBoundedStaleness, .staleness_bound = 2});
   EXPECT_TRUE(Check({3, 6}).ok());
@@ -93,6 +100,30 @@ TEST_F(CutClocksTest, ClocksAreAsCloseAsTheirRegimesAllow) {
       << "no clock of SYNC is applied without the worker that is held";
   EXPECT_TRUE(Check({20, 20}).ok());
   EXPECT_THAT(Check({20, 21}).message(), HasSubstr("allows 0"));
+}
+
+// A regime that was added while the job runs may forbid what a member asks for
+// by the regimes that it knows: it is told where the cut can be.
+TEST_F(CutClocksTest, ClocksThatAreTooFarApartAreRaised) {
+  options_.regimes = kAsync;
+  ASSERT_TRUE(options_.regimes
+                  .Add({.first_clock = 10,
+                        .mode = ConsistencyMode::kBoundedStaleness,
+                        .staleness_bound = 2},
+                       0)
+                  .ok());
+  ASSERT_TRUE(options_.regimes.Add({.first_clock = 20}, 0).ok());
+  EXPECT_EQ(Smallest({3, 11}), (std::vector<int64_t>{8, 11}));
+  EXPECT_EQ(Smallest({8, 30}), (std::vector<int64_t>{30, 30}));
+  EXPECT_EQ(Smallest({95, 103}), (std::vector<int64_t>{103, 103}));
+  for (const std::vector<int64_t>& clocks :
+       {std::vector<int64_t>{3, 11}, {0, 19}, {7, 30}, {19, 40}}) {
+    EXPECT_EQ(Check(Smallest(clocks)), absl::OkStatus());
+  }
+  Push(0);
+  Push(0);
+  Push(0, /*closes=*/true, /*finishes=*/true);
+  EXPECT_EQ(Smallest({3, 1}), (std::vector<int64_t>{3, 1}));
 }
 
 TEST_F(CutClocksTest, AWorkerThatHasFinishedHoldsUpNone) {

@@ -93,5 +93,50 @@ TEST(CutScheduleTest, HoldingStartsWhenTheCutIsPassed) {
   EXPECT_THAT(std::string(cuts.End(1).message()), HasSubstr("abandoned"));
 }
 
+TEST(CutScheduleTest, GoesOnWithTheCutsOfAState) {
+  CutSchedule cuts;
+  ASSERT_TRUE(cuts.Announce(1, {1, 1}, kHold).ok());
+  ASSERT_TRUE(cuts.End(1).ok());
+  ASSERT_TRUE(cuts.Announce(2, {3, 4}, kHold, CutUse::kCheckpoint).ok());
+  ASSERT_TRUE(cuts.Announce(3, {3, 4}, kHold, CutUse::kRouting).ok());
+  ASSERT_TRUE(cuts.Announce(9, {8, 8}, 2 * kHold).ok());
+  cuts.PassNext(kStart);
+  cuts.PassNext(kStart);
+  ControllerState state;
+  cuts.Export(/*at=*/3, &state);
+  CutSchedule later;
+  later.Import(state);
+  ASSERT_EQ(later.cuts().size(), 2u);
+  EXPECT_EQ(later.Next()->id, 2u) << "passed anew";
+  EXPECT_EQ(later.Next()->use, CutUse::kCheckpoint);
+  EXPECT_EQ(later.Gate(0, 3)->id, 2u);
+  EXPECT_EQ(later.cuts()[1].clocks, (std::vector<int64_t>{8, 8}));
+  EXPECT_EQ(later.cuts()[1].hold, 2 * kHold);
+  // Those that have ended, the one at which the state is among them.
+  EXPECT_TRUE(later.End(1).ok());
+  EXPECT_TRUE(later.End(3).ok());
+  EXPECT_TRUE(later.Announce(3, {3, 4}, kHold).ok());
+  EXPECT_EQ(later.Find(3), nullptr);
+}
+
+// One shard had heard of an end, the other of an announcement.
+TEST(CutScheduleTest, StatesOfSeveralShardsAreTakenTogether) {
+  ControllerState state;
+  state.cuts = {{.id = 1, .clocks = {3, 3}, .hold = kHold},
+                {.id = 9, .clocks = {8, 8}, .hold = kHold}};
+  state.past_cuts = {{.id = 4}};
+  state.cuts.push_back(state.cuts[1]);
+  state.cuts.push_back({.id = 5, .clocks = {6, 6}, .hold = kHold});
+  state.cuts.push_back({.id = 6, .clocks = {9, 7}, .hold = kHold});
+  state.past_cuts.push_back({.id = 1});
+  CutSchedule cuts;
+  cuts.Import(state);
+  ASSERT_EQ(cuts.cuts().size(), 2u);
+  EXPECT_EQ(cuts.cuts()[0].id, 5u);
+  EXPECT_EQ(cuts.cuts()[1].id, 9u);
+  EXPECT_FALSE(cuts.Knows(6)) << "it crosses the last one";
+  EXPECT_TRUE(cuts.End(1).ok());
+}
+
 }  // namespace
 }  // namespace syncline::ps

@@ -33,6 +33,7 @@ using ::testing::HasSubstr;
 using RecordKind = ShardStateKind;
 
 constexpr uint32_t kDim = 2;
+// Of a shard that has begun with a state, one more.
 constexpr uint64_t kCut = 5;
 
 JobSpec Spec() {
@@ -98,11 +99,12 @@ class Shard {
     for (const std::string& state : states) {
       start.states.push_back(std::make_unique<MemoryStateSource>(state));
     }
+    ++cut_;
     return shard_->Import(start);
   }
   absl::StatusOr<std::string> Export(const ShardSelection& selection = {}) {
     MemoryStateSink sink;
-    const absl::Status status = shard_->Export(kCut, selection, &sink);
+    const absl::Status status = shard_->Export(cut_, selection, &sink);
     if (!status.ok()) return status;
     return sink.bytes;
   }
@@ -175,7 +177,7 @@ class Shard {
     return answer;
   }
   void HoldCut(std::vector<int64_t> clocks) {
-    ASSERT_OK(shard_->BeginCut(caller(0), kCut, std::move(clocks),
+    ASSERT_OK(shard_->BeginCut(caller(0), cut_, std::move(clocks),
                                absl::Minutes(10), CutUse::kEvaluation));
   }
   // Initial values, three clocks of each worker, and a cut that is held.
@@ -195,6 +197,7 @@ class Shard {
       std::make_shared<BufferPool>(1 << 20);
   Lanes lanes_;
   std::shared_ptr<JobShard> shard_;
+  uint64_t cut_ = kCut;
   MemoryColdStore* disk_ = nullptr;  // the table's, if it has one
 };
 
@@ -244,7 +247,15 @@ TEST(JobShardStateTest, AStateIsTheSameBehindAnotherShard) {
   const std::vector<StateRecord> records = RecordsOf(*shard.Export());
   // One record more: a lane more has counts.
   ASSERT_EQ(records.size(), expected.size() + 1);
-  for (size_t i = 0; i < expected.size(); ++i) {
+  // It is at another cut, and knows the former one.
+  ShardStateHeader header;
+  ASSERT_TRUE(header.ParseFromString(records[0].meta));
+  EXPECT_EQ(header.past_cuts(0).id(), kCut);
+  EXPECT_EQ(header.past_cuts(1).id(), header.cut_id());
+  header.set_cut_id(kCut);
+  header.mutable_past_cuts()->RemoveLast();
+  EXPECT_EQ(header.SerializeAsString(), expected[0].meta);
+  for (size_t i = 1; i < expected.size(); ++i) {
     if (expected[i].kind == RecordKind::kCounts) break;
     EXPECT_EQ(records[i].meta, expected[i].meta) << i;
     EXPECT_EQ(records[i].bulk, expected[i].bulk) << i;
@@ -355,10 +366,10 @@ TEST(JobShardStateTest, AStateOfAnotherJobIsRefusedByName) {
   EXPECT_THAT(Refusal({Changed<ShardStateHeader>(
                   RecordKind::kHeader,
                   [](ShardStateHeader* header, std::string*) {
-                    header->set_format(2);
+                    header->set_format(3);
                     return true;
                   })}),
-              HasSubstr("its format is 2, this version reads 1"));
+              HasSubstr("its format is 3, this version reads 2"));
   EXPECT_THAT(Refusal({Changed<DensePiece>(RecordKind::kDense,
                                            [](DensePiece* piece, std::string*) {
                                              piece->set_elements(5);
@@ -584,6 +595,17 @@ TEST(JobShardStateTest, ChangedHeadersAndTrailersAreRefused) {
       HasSubstr("total_clocks is -5"));
   EXPECT_THAT(header([](ShardStateHeader* changed) { changed->set_blocks(9); }),
               HasSubstr("blocks and 100 rows"));
+  EXPECT_THAT(header([](ShardStateHeader* changed) {
+                changed->add_cuts()->set_purpose(static_cast<CutPurpose>(77));
+              }),
+              HasSubstr("of the unknown purpose 77"));
+  EXPECT_THAT(header([](ShardStateHeader* changed) {
+                ShardStateHeader::Cut* const cut = changed->add_cuts();
+                cut->set_id(9);
+                cut->add_clocks(4);
+              }),
+              HasSubstr("cut 9 at clocks 4 of 2 workers, held for 0: nobody "
+                        "can have announced it"));
   EXPECT_THAT(Refusal({Changed<ShardStateTrailer>(
                   RecordKind::kTrailer,
                   [](ShardStateTrailer* trailer, std::string*) {

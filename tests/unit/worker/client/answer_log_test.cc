@@ -30,7 +30,7 @@ class AnswerLogTest : public ::testing::Test {
   AnswerLogTest() {
     telemetry_.pulled_bytes = &pulled_bytes_;
     telemetry_.non_finite = &non_finite_;
-    log_.emplace(/*shards=*/2, telemetry_);
+    log_.emplace(/*shards=*/2, telemetry_, &told_);
   }
 
   static absl::Time At(double seconds) {
@@ -40,6 +40,7 @@ class AnswerLogTest : public ::testing::Test {
   TestCounter pulled_bytes_;
   TestCounter non_finite_;
   ClientTelemetry telemetry_;
+  std::optional<uint64_t> told_ = 0;
   std::optional<AnswerLog> log_;
 };
 
@@ -79,6 +80,31 @@ TEST_F(AnswerLogTest, OnlyMoreThanBeforeIsNewsOfAShard) {
   log_->OnValues(0, NonFinite(5), 0, At(1));
   EXPECT_EQ(non_finite_.value(), 6);
   EXPECT_EQ(pulled_bytes_.value(), 30);
+}
+
+// The counts of former shards are with any of the new ones.
+TEST_F(AnswerLogTest, OtherShardsRepeatNoNews) {
+  log_->OnValues(0, NonFinite(3), 0, At(1));
+  log_->OnValues(1, NonFinite(1), 0, At(1));
+  log_.emplace(/*shards=*/3, telemetry_, &told_);
+  log_->OnValues(2, NonFinite(4), 0, At(1));
+  log_->OnValues(0, NonFinite(0), 0, At(1));
+  EXPECT_EQ(non_finite_.value(), 4);
+  log_->OnValues(0, NonFinite(1), 0, At(1));
+  EXPECT_EQ(non_finite_.value(), 5);
+}
+
+TEST_F(AnswerLogTest, WhatAnEarlierProcessHasToldIsNoNews) {
+  told_.reset();
+  log_.emplace(/*shards=*/2, telemetry_, &told_);
+  log_->OnValues(0, NonFinite(3), 0, At(1));
+  log_->OnValues(1, NonFinite(2), 0, At(1));
+  EXPECT_EQ(non_finite_.value(), 0);
+  log_->OnValues(1, NonFinite(3), 0, At(1));
+  EXPECT_EQ(non_finite_.value(), 1);
+  log_.emplace(/*shards=*/1, telemetry_, &told_);
+  log_->OnValues(0, NonFinite(7), 0, At(1));
+  EXPECT_EQ(non_finite_.value(), 2);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/grpc_status.h"
+#include "common/wire/routing_version.h"
 #include "common/wire/smallest_cut.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -37,10 +38,14 @@ class CutCallsTest : public ::testing::Test {
                [this](uint32_t shard, const FakePs::Call& call) {
                  return Serve(shard, call);
                }),
-        cuts_({.job_id = "j-7",
-               .shards = {0, 2},
-               .peers = {{"ps:0", "a"}, {"ps:1", "b"}, {"ps:2", "c"}}},
-              parts_.context().headers, &parts_.calls()) {}
+        cuts_(Calling({0, 2}), parts_.context().headers, &parts_.calls(),
+              &coordinator_) {}
+
+  static CutCalls::Options Calling(std::vector<uint32_t> shards) {
+    return {.job_id = "j-7",
+            .shards = std::move(shards),
+            .peers = {{"ps:0", "a"}, {"ps:1", "b"}, {"ps:2", "c"}}};
+  }
 
   static DenseTensors Tensors() {
     static float element = 0;
@@ -92,6 +97,7 @@ class CutCallsTest : public ::testing::Test {
   int floats_ = 2;
   absl::Status sink_status_;
   ClientParts parts_;
+  std::optional<CutCoordinator> coordinator_;
   CutCalls cuts_;
 };
 
@@ -135,6 +141,44 @@ TEST_F(CutCallsTest, ACutThatAShardIsPastIsRaised) {
   EXPECT_EQ(cuts_.WireId(10), 10u) << "another member's";
   ASSERT_OK(cuts_.End(9, 8));
   EXPECT_NE(parts_.CallsOf(2)[3].As<EndCutRequest>().cut_id(), 9u);
+}
+
+// After a change of the routing the calls go to other shards.
+TEST_F(CutCallsTest, LaterShardsKnowARaisedCutByItsLaterId) {
+  refusals_ = 1;
+  refusal_ = WithSmallestCut(absl::OutOfRangeError("past"), {3, 12, 0});
+  ASSERT_OK(
+      cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)).status());
+  const uint64_t id = cuts_.WireId(9);
+  CutCalls later(Calling({1}), parts_.context().headers, &parts_.calls(),
+                 &coordinator_);
+  EXPECT_EQ(later.WireId(9), id);
+  ASSERT_OK(later.End(9, 8));
+  ASSERT_THAT(parts_.MethodsOf(1), ElementsAre("EndCut"));
+  EXPECT_EQ(parts_.CallsOf(1)[0].As<EndCutRequest>().cut_id(), id);
+  EXPECT_EQ(later.WireId(9), 9u) << "it has ended";
+}
+
+TEST_F(CutCallsTest, ACutThatIsUnderWayGoesOnWithLaterShards) {
+  refusals_ = 1;
+  refusal_ = WithRoutingVersion(absl::AbortedError("elsewhere"), 2);
+  EXPECT_EQ(cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40))
+                .status()
+                .code(),
+            absl::StatusCode::kAborted);
+  ClientParts other(
+      *BlockMap::Create({{"w", 1}}, kShards), Tensors(),
+      [](uint32_t, const FakePs::Call&) { return FakePs::Answer(); });
+  CutCalls later(Calling({1, 2}), other.context().headers, &other.calls(),
+                 &coordinator_);
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<int64_t> agreed,
+      later.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)));
+  EXPECT_THAT(agreed, ElementsAre(8, 8, 8));
+  for (const uint32_t shard : {1u, 2u}) {
+    ASSERT_THAT(other.MethodsOf(shard), ElementsAre("BeginCut"));
+    EXPECT_EQ(other.CallsOf(shard)[0].As<BeginCutRequest>().cut_id(), 9u);
+  }
 }
 
 TEST_F(CutCallsTest, ACutThatIsRefusedEndsNothingElse) {

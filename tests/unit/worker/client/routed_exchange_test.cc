@@ -173,23 +173,22 @@ TEST_F(RoutedExchangeTest, AnAbandonedStepStaysSo) {
       << "its values are counted once";
 }
 
-// The client of version 2 is refused before it gets the step.
 TEST_F(RoutedExchangeTest, AnAbandonedStepStaysSoIfTheRoutingChangesTwice) {
-  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
   exchange_->BeginStep({.clock = 4, .sample_count = 1});
   exchange_->AbandonStep(/*own_values=*/true);
   exchange_->EndBackward({});
   log_.calls.clear();
   log_.refused = "Wait";
-  log_.refused_again = "BeginCut 7,7";
+  log_.refused_again = "Wait";
   log_.on_refused_again = [this] {
     response_.mutable_routing()->set_version(3);
   };
   EXPECT_OK(exchange_->Wait());
-  EXPECT_THAT(log_.calls,
-              ElementsAre("1 Wait", "rows to 2", "2 BeginCut 7,7", "rows to 3",
-                          "3 BeginCut 7,7", "3 BeginStep 4", "3 AbandonStep 0",
-                          "3 EndBackward", "3 Wait"));
+  EXPECT_THAT(
+      log_.calls,
+      ElementsAre("1 Wait", "rows to 2", "2 BeginStep 4", "2 AbandonStep 0",
+                  "2 EndBackward", "2 Wait", "rows to 3", "3 BeginStep 4",
+                  "3 AbandonStep 0", "3 EndBackward", "3 Wait"));
   log_.calls.clear();
   exchange_->BeginStep({.clock = 5, .sample_count = 1});
   EXPECT_FALSE(exchange_->step_abandoned());
@@ -211,60 +210,37 @@ TEST_F(RoutedExchangeTest, AStepIsHandedOverAsFarAsItIs) {
                           "2 Wait"));
 }
 
-TEST_F(RoutedExchangeTest, AnOpenCutIsAnnouncedAgain) {
+// The later shards know the cuts that are announced.
+TEST_F(RoutedExchangeTest, AnOpenCutIsReadAndEndedElsewhere) {
   log_.refused = "PullCut";
   const auto agreed = exchange_->BeginCut({.id = 9, .clocks = {5, 5}});
   ASSERT_OK(agreed.status());
   EXPECT_THAT(*agreed, ElementsAre(7, 7));
   EXPECT_OK(exchange_->PullCut(9, 7));
   EXPECT_OK(exchange_->EndCut(9, 7));
-  EXPECT_THAT(log_.calls,
-              ElementsAre("1 BeginCut 5,5", "1 PullCut", "rows to 2",
-                          "2 BeginCut 7,7", "2 PullCut", "2 EndCut"));
+  EXPECT_THAT(log_.calls, ElementsAre("1 BeginCut 5,5", "1 PullCut",
+                                      "rows to 2", "2 PullCut", "2 EndCut"));
 }
 
-TEST_F(RoutedExchangeTest, TheRoutingMayChangeAgainMeanwhile) {
-  log_.refused = "PullCut";
-  log_.refused_again = "BeginCut 7,7";
+TEST_F(RoutedExchangeTest, ACutThatIsUnderWayGoesOnElsewhere) {
+  log_.refused = "BeginCut 5,5";
+  log_.refused_again = "BeginCut 5,5";
   log_.on_refused_again = [this] {
     response_.mutable_routing()->set_version(3);
   };
-  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {5, 5}}).status());
-  EXPECT_OK(exchange_->PullCut(9, 7));
-  EXPECT_THAT(
-      log_.calls,
-      ElementsAre("1 BeginCut 5,5", "1 PullCut", "rows to 2", "2 BeginCut 7,7",
-                  "rows to 3", "3 BeginCut 7,7", "3 PullCut"));
+  const auto agreed = exchange_->BeginCut({.id = 9, .clocks = {5, 5}});
+  ASSERT_OK(agreed.status());
+  EXPECT_THAT(log_.calls,
+              ElementsAre("1 BeginCut 5,5", "rows to 2", "2 BeginCut 5,5",
+                          "rows to 3", "3 BeginCut 5,5"));
 }
 
-TEST_F(RoutedExchangeTest, ACutThatRanksHavePassedMeanwhileIsLostByName) {
-  log_.refused = "PullCut";
-  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
-  log_.cut_clocks = {8, 8};
-  const absl::Status pulled = exchange_->PullCut(9, 7);
-  EXPECT_EQ(pulled.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(pulled.message()),
-              HasSubstr("cut 9 was at clocks 7,7 when the job's routing "
-                        "changed, and can now only be had at 8,8"));
-}
-
-// The later shards do not have it, and it is not announced to them.
 TEST_F(RoutedExchangeTest, ACutEndsWhileTheRoutingChanges) {
   log_.refused = "EndCut";
   ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
-  log_.cut_clocks = {8, 8};  // a rank has passed it meanwhile
   log_.calls.clear();
   EXPECT_OK(exchange_->EndCut(9, 7));
-  EXPECT_THAT(log_.calls, ElementsAre("1 EndCut", "rows to 2"));
-}
-
-TEST_F(RoutedExchangeTest, AnEndedCutIsForgotten) {
-  log_.refused = "Pull 8";
-  ASSERT_OK(exchange_->BeginCut({.id = 9, .clocks = {7, 7}}).status());
-  EXPECT_OK(exchange_->EndCut(9, 7));
-  log_.calls.clear();
-  EXPECT_OK(exchange_->Pull(8));
-  EXPECT_THAT(log_.calls, ElementsAre("1 Pull 8", "rows to 2", "2 Pull 8"));
+  EXPECT_THAT(log_.calls, ElementsAre("1 EndCut", "rows to 2", "2 EndCut"));
 }
 
 TEST_F(RoutedExchangeTest, ACancelReachesTheClientOfTheTime) {
