@@ -1,7 +1,7 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/element_bytes.h"
-#include "kernels/cuda/named_rows.h"
 #include "kernels/cuda/report.h"
+#include "kernels/cuda/walk/named_rows.h"
 #include "kernels/device/gather_kernels.h"
 
 namespace syncline {

@@ -1,7 +1,7 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/element_bytes.h"
-#include "kernels/cuda/named_rows.h"
 #include "kernels/cuda/report.h"
+#include "kernels/cuda/walk/named_rows.h"
 #include "kernels/device/indexed_kernels.h"
 
 namespace syncline {
@@ -85,22 +85,13 @@ void Gather(Stream& stream, const IndexedShape& s, size_t element_bytes,
   });
 }
 
-struct RowOfRun {
-  int64_t run_length;
-  Global<const int64_t> begins;
-
-  SYNCLINE_DEVICE int64_t operator()(int64_t i) const {
-    return begins[i] / run_length;
-  }
-};
-
 void Add(Stream& stream, const IndexedShape& s, const int64_t* begins,
          const float* from, float* to, void* scratch) {
   if (s.count == 0 || s.run_length == 0) return;
   cuda::AddNamedRows(
       stream,
       {.rows = s.count / s.run_length, .named = s.runs, .width = s.run_length},
-      RowOfRun{s.run_length, OnDevice(begins)}, from, to, scratch);
+      cuda::RowOfRun{s.run_length, OnDevice(begins)}, from, to, scratch);
 }
 
 int64_t AddScratchBytes(const IndexedShape& s) {

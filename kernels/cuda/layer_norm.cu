@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/lines.h"
+#include "kernels/cuda/walk/lines.h"
 #include "kernels/device/layer_norm_kernels.h"
 
 namespace syncline {

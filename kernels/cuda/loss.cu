@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/sum_of_lines.h"
+#include "kernels/cuda/walk/sum_of_lines.h"
 #include "kernels/device/loss_kernels.h"
 #include "kernels/elementwise/vector_math.h"
 

@@ -1,6 +1,6 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/window_walk.h"
+#include "kernels/cuda/walk/window_walk.h"
 #include "kernels/device/pooling_kernels.h"
 
 namespace syncline {

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "kernels/cuda/broadcast_walk.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/walk/broadcast_walk.h"
 #include "kernels/device/reduction_kernels.h"
 
 namespace syncline {

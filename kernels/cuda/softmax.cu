@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/lines.h"
+#include "kernels/cuda/walk/lines.h"
 #include "kernels/device/softmax_kernels.h"
 #include "kernels/elementwise/vector_math.h"
 

@@ -1,5 +1,5 @@
-#include "kernels/cuda/broadcast_walk.h"
 #include "kernels/cuda/spread.h"
+#include "kernels/cuda/walk/broadcast_walk.h"
 
 namespace syncline::cuda {
 namespace {

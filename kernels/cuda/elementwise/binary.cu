@@ -1,5 +1,5 @@
-#include "kernels/cuda/broadcast_walk.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/walk/broadcast_walk.h"
 #include "kernels/device/binary_kernels.h"
 
 namespace syncline {

@@ -1,6 +1,6 @@
-#include "kernels/cuda/broadcast_walk.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/spread.h"
+#include "kernels/cuda/walk/broadcast_walk.h"
 #include "kernels/device/combination_kernels.h"
 
 namespace syncline {

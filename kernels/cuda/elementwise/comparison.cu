@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/strided_walk.h"
+#include "kernels/cuda/walk/strided_walk.h"
 #include "kernels/device/comparison_kernels.h"
 
 namespace syncline {

@@ -1,10 +1,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/cuda/broadcast_walk.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/report.h"
-#include "kernels/cuda/strided_walk.h"
+#include "kernels/cuda/walk/broadcast_walk.h"
+#include "kernels/cuda/walk/strided_walk.h"
 #include "kernels/device/integer_kernels.h"
 
 namespace syncline {

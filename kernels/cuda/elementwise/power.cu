@@ -1,5 +1,5 @@
-#include "kernels/cuda/broadcast_walk.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/walk/broadcast_walk.h"
 #include "kernels/device/power_kernels.h"
 #include "kernels/elementwise/power_functions.h"
 

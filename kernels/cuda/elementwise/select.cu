@@ -1,6 +1,6 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/element_bytes.h"
-#include "kernels/cuda/strided_walk.h"
+#include "kernels/cuda/walk/strided_walk.h"
 #include "kernels/device/select_kernels.h"
 
 namespace syncline {

@@ -9,8 +9,8 @@
 
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
-#include "kernels/cuda/walk/block_fold.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/walk/block_fold.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 
 namespace syncline::testing {

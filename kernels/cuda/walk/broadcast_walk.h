@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_KERNELS_CUDA_BROADCAST_WALK_H_
-#define SYNCLINE_KERNELS_CUDA_BROADCAST_WALK_H_
+#ifndef SYNCLINE_KERNELS_CUDA_WALK_BROADCAST_WALK_H_
+#define SYNCLINE_KERNELS_CUDA_WALK_BROADCAST_WALK_H_
 
 // Walks over the elements of a broadcast's result, and folds of those that read
 // one element of an operand.
@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/lines.h"
+#include "kernels/cuda/walk/lines.h"
 #include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline::cuda {
@@ -193,4 +193,4 @@ void AddUpGradient(Stream& stream, const Broadcast& s, Side side,
 
 }  // namespace syncline::cuda
 
-#endif  // SYNCLINE_KERNELS_CUDA_BROADCAST_WALK_H_
+#endif  // SYNCLINE_KERNELS_CUDA_WALK_BROADCAST_WALK_H_

@@ -1,14 +1,14 @@
-#ifndef SYNCLINE_KERNELS_CUDA_STRIDED_WALK_H_
-#define SYNCLINE_KERNELS_CUDA_STRIDED_WALK_H_
+#ifndef SYNCLINE_KERNELS_CUDA_WALK_STRIDED_WALK_H_
+#define SYNCLINE_KERNELS_CUDA_WALK_STRIDED_WALK_H_
 
 // Walks over a dense result along with arrays in strides, and sums of what
 // comes to one place of such an array.
 
 #include <cstdint>
 
-#include "kernels/cuda/broadcast_walk.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/lines.h"
+#include "kernels/cuda/walk/broadcast_walk.h"
+#include "kernels/cuda/walk/lines.h"
 #include "kernels/elementwise/strided.h"
 
 namespace syncline::cuda {
@@ -136,4 +136,4 @@ void SumTerms(Stream& stream, const Strided<K>& walk, size_t array,
 
 }  // namespace syncline::cuda
 
-#endif  // SYNCLINE_KERNELS_CUDA_STRIDED_WALK_H_
+#endif  // SYNCLINE_KERNELS_CUDA_WALK_STRIDED_WALK_H_

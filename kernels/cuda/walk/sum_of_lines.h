@@ -1,14 +1,14 @@
-#ifndef SYNCLINE_KERNELS_CUDA_SUM_OF_LINES_H_
-#define SYNCLINE_KERNELS_CUDA_SUM_OF_LINES_H_
+#ifndef SYNCLINE_KERNELS_CUDA_WALK_SUM_OF_LINES_H_
+#define SYNCLINE_KERNELS_CUDA_WALK_SUM_OF_LINES_H_
 
 // The sum over lines of what each of them gives, in a fixed order: blocks sum
 // the lines that are theirs, and then one block sums the blocks.
 
 #include <algorithm>
 
-#include "kernels/cuda/block_fold.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/lines.h"
+#include "kernels/cuda/walk/block_fold.h"
+#include "kernels/cuda/walk/lines.h"
 
 namespace syncline::cuda {
 
@@ -86,4 +86,4 @@ void SumOfLines(Stream& stream, int64_t lines, int64_t n, const Body& body,
 
 }  // namespace syncline::cuda
 
-#endif  // SYNCLINE_KERNELS_CUDA_SUM_OF_LINES_H_
+#endif  // SYNCLINE_KERNELS_CUDA_WALK_SUM_OF_LINES_H_

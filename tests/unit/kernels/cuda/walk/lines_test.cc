@@ -2,7 +2,7 @@
 // Method: softmax and gradients of repeated operands over lines that are short,
 // long, adjacent and alone, against this machine, on an emulated device.
 
-#include "kernels/cuda/lines.h"
+#include "kernels/cuda/walk/lines.h"
 
 #include <cmath>
 #include <limits>

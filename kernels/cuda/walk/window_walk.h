@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_KERNELS_CUDA_WINDOW_WALK_H_
-#define SYNCLINE_KERNELS_CUDA_WINDOW_WALK_H_
+#ifndef SYNCLINE_KERNELS_CUDA_WALK_WINDOW_WALK_H_
+#define SYNCLINE_KERNELS_CUDA_WALK_WINDOW_WALK_H_
 
 // Walks over the elements of one window, and over the windows that one element
 // is in, in the order of the plane. So gradients are gathered by each element,
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/language.h"
+#include "kernels/elementwise/host_device.h"
 #include "kernels/window.h"
 
 namespace syncline::cuda {
@@ -39,8 +40,8 @@ struct PlaneAxis {
 struct Plane {
   PlaneAxis d, h, w;
 
-  SYNCLINE_DEVICE int in_count() const { return d.in * h.in * w.in; }
-  SYNCLINE_DEVICE int out_count() const { return d.out * h.out * w.out; }
+  SYNCLINE_HOST_DEVICE int in_count() const { return d.in * h.in * w.in; }
+  SYNCLINE_HOST_DEVICE int out_count() const { return d.out * h.out * w.out; }
 
   // Calls f(i) for each element of window `o` that is inside the plane.
   template <typename F>
@@ -96,4 +97,4 @@ inline Plane MakePlane(const Window& window) {
 
 }  // namespace syncline::cuda
 
-#endif  // SYNCLINE_KERNELS_CUDA_WINDOW_WALK_H_
+#endif  // SYNCLINE_KERNELS_CUDA_WALK_WINDOW_WALK_H_

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_KERNELS_CUDA_BLOCK_FOLD_H_
-#define SYNCLINE_KERNELS_CUDA_BLOCK_FOLD_H_
+#ifndef SYNCLINE_KERNELS_CUDA_WALK_BLOCK_FOLD_H_
+#define SYNCLINE_KERNELS_CUDA_WALK_BLOCK_FOLD_H_
 
 // Sums and maxima over the threads of a block, always in the same order.
 
@@ -56,4 +56,4 @@ SYNCLINE_DEVICE T BlockSum(T value, Shared<T> partial) {
 
 }  // namespace syncline::cuda
 
-#endif  // SYNCLINE_KERNELS_CUDA_BLOCK_FOLD_H_
+#endif  // SYNCLINE_KERNELS_CUDA_WALK_BLOCK_FOLD_H_

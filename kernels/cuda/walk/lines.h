@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_KERNELS_CUDA_LINES_H_
-#define SYNCLINE_KERNELS_CUDA_LINES_H_
+#ifndef SYNCLINE_KERNELS_CUDA_WALK_LINES_H_
+#define SYNCLINE_KERNELS_CUDA_WALK_LINES_H_
 
 // Kernels that go along lines of elements and fold what they find there: sums,
 // softmax, normalisation. A line is shared by a group of threads, whose form
@@ -20,8 +20,8 @@
 // groups share a block all of these, call Fold equally often: a group beyond
 // the last line is called with n = 0.
 
-#include "kernels/cuda/block_fold.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/walk/block_fold.h"
 
 namespace syncline::cuda {
 
@@ -144,4 +144,4 @@ void LaunchLines(Stream& stream, int64_t lines, int64_t n, bool are_adjacent,
 
 }  // namespace syncline::cuda
 
-#endif  // SYNCLINE_KERNELS_CUDA_LINES_H_
+#endif  // SYNCLINE_KERNELS_CUDA_WALK_LINES_H_

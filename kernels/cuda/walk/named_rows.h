@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_KERNELS_CUDA_NAMED_ROWS_H_
-#define SYNCLINE_KERNELS_CUDA_NAMED_ROWS_H_
+#ifndef SYNCLINE_KERNELS_CUDA_WALK_NAMED_ROWS_H_
+#define SYNCLINE_KERNELS_CUDA_WALK_NAMED_ROWS_H_
 
 // Rows that are added to those that indices name, in order: the gradient of
 // what was gathered. Indices of one row are chained first, by looking at all of
@@ -86,25 +86,46 @@ struct GatherChain {
   }
 };
 
+// The indices of each row, in order; in memory of the device.
+struct Chains {
+  const int64_t* is_first;  // by index: 1 if no index before it names its row
+  const int64_t* next;      // by index: the next one of its row; -1: none
+};
+
+// at(i) is the row that index i names. `scratch` has NamedRowsScratchBytes.
+template <typename At>
+Chains ChainRows(Stream& stream, int64_t named, const At& at, void* scratch) {
+  int64_t* const is_first = static_cast<int64_t*>(scratch);
+  int64_t* const next = is_first + named;
+  constexpr int64_t kWarps = kBlockThreads / kWarpThreads;
+  Launch(stream,
+         {.blocks = std::min((named + kWarps - 1) / kWarps, kElementBlocksMax),
+          .threads = kBlockThreads},
+         ChainKernel<At>{named, at, OnDevice(is_first), OnDevice(next)});
+  return {is_first, next};
+}
+
+// The row of a run that begins at a multiple of its length.
+struct RowOfRun {
+  int64_t run_length;
+  Global<const int64_t> begins;
+
+  SYNCLINE_DEVICE int64_t operator()(int64_t i) const {
+    return begins[i] / run_length;
+  }
+};
+
 // to[o, at(i)] += from[o, i]. REQUIRES: at(i) is in [0, rows).
 template <typename At>
 void AddNamedRows(Stream& stream, const NamedRowsShape& s, const At& at,
                   const float* from, float* to, void* scratch) {
-  int64_t* const is_first = static_cast<int64_t*>(scratch);
-  int64_t* const next = is_first + s.named;
-  constexpr int64_t kWarps = kBlockThreads / kWarpThreads;
-  Launch(
-      stream,
-      {.blocks = std::min((s.named + kWarps - 1) / kWarps, kElementBlocksMax),
-       .threads = kBlockThreads},
-      ChainKernel<At>{s.named, at, OnDevice(is_first), OnDevice(next)});
-  const int64_t* const firsts = is_first;
-  const int64_t* const nexts = next;
-  LaunchElements(stream, s.outer * s.named * s.width,
-                 GatherChain<At>{s, at, OnDevice(firsts), OnDevice(nexts),
-                                 OnDevice(from), OnDevice(to)});
+  const Chains chains = ChainRows(stream, s.named, at, scratch);
+  LaunchElements(
+      stream, s.outer * s.named * s.width,
+      GatherChain<At>{s, at, OnDevice(chains.is_first), OnDevice(chains.next),
+                      OnDevice(from), OnDevice(to)});
 }
 
 }  // namespace syncline::cuda
 
-#endif  // SYNCLINE_KERNELS_CUDA_NAMED_ROWS_H_
+#endif  // SYNCLINE_KERNELS_CUDA_WALK_NAMED_ROWS_H_
