@@ -1,27 +1,12 @@
 #include "kernels/local_response.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "kernels/elementwise/inverse_power.h"
 #include "kernels/elementwise/loop.h"
 
 namespace syncline {
 namespace {
-
-// Calls run(power), power(s) being s^-beta: by roots, which vectorise, for the
-// paper's beta.
-template <typename Run>
-void WithPower(float beta, Run run) {
-  if (beta == 0.75f) {
-    return run([](float s) {
-      const float root = std::sqrt(s);
-      return 1.0f / (root * std::sqrt(root));
-    });
-  }
-  if (beta == 0.5f) return run([](float s) { return 1.0f / std::sqrt(s); });
-  if (beta == 1.0f) return run([](float s) { return 1.0f / s; });
-  run([beta](float s) { return std::pow(s, -beta); });
-}
 
 // Calls row(offset, neighbour) for the planes of channels [c - before, c +
 // after], as far as there are.
@@ -51,7 +36,7 @@ void NormalizeResponse(const LocalResponse& s, const float* x, float* scale,
       });
     }
   }
-  WithPower(s.beta, [&](auto power) {
+  WithInversePower(s.beta, [&](auto power) {
     Emit(s.batch * sample, /*accumulate=*/false, y,
          [=](int64_t i) { return x[i] * power(scale[i]); });
   });
@@ -63,7 +48,7 @@ void NormalizeResponseGradient(const LocalResponse& s, const float* x,
                                bool accumulate, float* ratio, float* dx) {
   const int64_t sample = s.channels * s.plane;
   const float factor = -2.0f * s.beta * s.alpha / static_cast<float>(s.size);
-  WithPower(s.beta, [&](auto power) {
+  WithInversePower(s.beta, [&](auto power) {
     Emit(s.batch * sample, /*accumulate=*/false, ratio, [=](int64_t i) {
       return factor * (dy[i] * x[i] * power(scale[i]) / scale[i]);
     });

@@ -25,21 +25,17 @@ using testing::RandomArray;
 // Operators some forms of which have no kernels for CUDA yet.
 const std::set<std::string>& Missing() {
   static const auto& types =
-      *new std::set<std::string>{"Attention",
-                                 "BatchNormalization",
-                                 "Conv",
-                                 "ConvTranspose",
-                                 "GRU",
-                                 "GroupNormalization",
-                                 "InstanceNormalization",
-                                 "LRN",
-                                 "LSTM",
-                                 "NegativeLogLikelihoodLoss",
-                                 "RNN",
-                                 "ScatterElements",
-                                 "ScatterND",
-                                 "SoftmaxCrossEntropyLoss"};
+      *new std::set<std::string>{"Attention", "GRU", "LSTM", "RNN"};
   return types;
+}
+
+// Those without channels in blocks, which are this machine's.
+std::vector<OpCase> Cases() {
+  std::vector<OpCase> cases = testing::AllOpCases();
+  std::erase_if(cases, [](const OpCase& c) {
+    return c.input_block > 1 || c.output_block > 1;
+  });
+  return cases;
 }
 
 class OpCudaTest : public ::testing::TestWithParam<OpCase> {};
@@ -86,7 +82,7 @@ TEST_P(OpCudaTest, AddsToGradients) {
 
 TEST(OpCudaMissingTest, WhatIsMissingIsMissing) {
   std::set<std::string> refused;
-  for (const OpCase& c : testing::AllOpCases()) {
+  for (const OpCase& c : Cases()) {
     EmulatedDevice device;
     DeviceRun run(c, c.forward(c.DrawInputs()), &device);
     if (!run.Create().ok()) refused.insert(c.op_type);
@@ -94,8 +90,7 @@ TEST(OpCudaMissingTest, WhatIsMissingIsMissing) {
   EXPECT_EQ(refused, Missing());
 }
 
-INSTANTIATE_TEST_SUITE_P(AllOperators, OpCudaTest,
-                         ::testing::ValuesIn(testing::AllOpCases()),
+INSTANTIATE_TEST_SUITE_P(AllOperators, OpCudaTest, ::testing::ValuesIn(Cases()),
                          [](const ::testing::TestParamInfo<OpCase>& row) {
                            return absl::StrCat(row.param.op_type, "_",
                                                row.index);
