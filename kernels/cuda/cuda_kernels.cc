@@ -4,6 +4,7 @@ namespace syncline {
 
 const KernelTable& CudaKernelTable() {
   static const KernelTable table = {
+      .attention = &CudaAttentionKernels(),
       .binary = &CudaBinaryKernels(),
       .block_copy = &CudaBlockCopyKernels(),
       .cast = &CudaCastKernels(),

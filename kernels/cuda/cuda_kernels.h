@@ -7,6 +7,7 @@
 
 namespace syncline {
 
+const AttentionKernels& CudaAttentionKernels();
 const BinaryKernels& CudaBinaryKernels();
 const BlockCopyKernels& CudaBlockCopyKernels();
 const CastKernels& CudaCastKernels();
