@@ -31,6 +31,7 @@ const KernelTable& CudaKernelTable() {
       .pointwise = &CudaPointwiseKernels(),
       .pooling = &CudaPoolingKernels(),
       .power = &CudaPowerKernels(),
+      .recurrent = &CudaRecurrentKernels(),
       .reduction = &CudaReductionKernels(),
       .resample = &CudaResampleKernels(),
       .rotary = &CudaRotaryKernels(),

@@ -34,6 +34,7 @@ const PaddingKernels& CudaPaddingKernels();
 const PointwiseKernels& CudaPointwiseKernels();
 const PoolingKernels& CudaPoolingKernels();
 const PowerKernels& CudaPowerKernels();
+const RecurrentKernels& CudaRecurrentKernels();
 const ReductionKernels& CudaReductionKernels();
 const ResampleKernels& CudaResampleKernels();
 const RotaryKernels& CudaRotaryKernels();
