@@ -152,6 +152,9 @@ JobSpec WithDefaults(const JobSpec& spec) {
   ResourcesSpec* resources = full.mutable_resources();
   if (resources->workers() == 0) resources->set_workers(1);
   if (resources->ps() == 0) resources->set_ps(1);
+  if (resources->device() == ResourcesSpec::DEVICE_UNSPECIFIED) {
+    resources->set_device(ResourcesSpec::AUTO);
+  }
   LimitsSpec* limits = full.mutable_limits();
   if (limits->step_timeout_seconds() == 0) limits->set_step_timeout_seconds(60);
   return full;

@@ -81,4 +81,18 @@ std::string StepWarning(const JobStatus& job, uint64_t train_samples) {
                       ": each pass over the data is one smaller step");
 }
 
+std::string DeviceWarning(const JobStatus& job) {
+  if (job.spec().resources().device() == ResourcesSpec::CPU) return "";
+  int with_gpu = 0;
+  for (const Participant& worker : job.workers()) {
+    with_gpu += worker.member().has_gpu() ? 1 : 0;
+  }
+  if (with_gpu == 0 || with_gpu == job.workers_size()) return "";
+  return absl::StrCat(
+      "\nwarning: ", with_gpu, " of ",
+      CountText(static_cast<uint64_t>(job.workers_size()), "worker"),
+      " compute on a GPU, the others on their processors: the slowest sets the "
+      "pace in SYNC. resources.device: CUDA waits for workers with a GPU");
+}
+
 }  // namespace syncline::scheduler

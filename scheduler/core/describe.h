@@ -35,6 +35,9 @@ absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp);
 // "\nwarning: ..." if a step of the job takes more samples than there are; else
 // empty.
 std::string StepWarning(const JobStatus& job, uint64_t train_samples);
+// "\nwarning: ..." if some of its workers compute on a GPU and some do not;
+// else empty.
+std::string DeviceWarning(const JobStatus& job);
 
 }  // namespace syncline::scheduler
 

@@ -19,6 +19,7 @@ constexpr uint32_t kIndexMax = 1 << 20;
 constexpr size_t kAddressBytesMax = 262;
 constexpr size_t kHostNameBytesMax = 255;
 constexpr size_t kVersionBytesMax = 64;
+constexpr size_t kGpuTextBytesMax = 256;
 constexpr size_t kJobIdBytesMax = 64;
 
 // "0.1.0" -> "0.1".
@@ -50,6 +51,10 @@ absl::Status CheckTexts(const Register& request) {
       CheckLength("hostname", member.hostname(), kHostNameBytesMax));
   SYNCLINE_RETURN_IF_ERROR(
       CheckLength("version", member.version(), kVersionBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckLength("gpu.name", member.gpu().name(), kGpuTextBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckLength("gpu.model", member.gpu().model(), kGpuTextBytesMax));
   SYNCLINE_RETURN_IF_ERROR(
       CheckLength("job_id", request.job_id(), kJobIdBytesMax));
   if (member.address().empty()) {

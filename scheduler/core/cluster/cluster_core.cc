@@ -403,7 +403,10 @@ void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
 void ClusterCore::Place(Job* job, const MemberPool& free, std::string secret,
                         absl::Time now, ClusterActions* actions) {
   const Capacity need = NeedOf(*job);
-  const auto workers = absl::MakeConstSpan(free.workers).first(need.workers);
+  const ResourcesSpec::Device device =
+      job->status().spec().resources().device();
+  const std::vector<Job::Place> chosen = free.WorkersFor(device, need.workers);
+  const auto workers = absl::MakeConstSpan(chosen);
   const auto ps = absl::MakeConstSpan(free.ps).first(need.ps);
   for (const auto& places : {workers, ps}) {
     for (const Job::Place& place : places) {
@@ -411,10 +414,8 @@ void ClusterCore::Place(Job* job, const MemberPool& free, std::string secret,
     }
   }
   std::optional<Job::Place> evaluator;
-  if (job->WantsEvaluator() && !free.evaluators.empty()) {
-    evaluator = free.evaluators.front();
-    engaged_[evaluator->session] = {job->id()};
-  }
+  if (job->WantsEvaluator()) evaluator = free.EvaluatorFor(device);
+  if (evaluator.has_value()) engaged_[evaluator->session] = {job->id()};
   job->Start(workers, ps, evaluator, std::move(secret), now, actions);
 }
 

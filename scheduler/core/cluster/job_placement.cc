@@ -1,5 +1,10 @@
 #include "scheduler/core/cluster/job_placement.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "absl/algorithm/container.h"
+
 namespace syncline::scheduler {
 
 void MemberPool::Add(SessionId session, const Member& member, bool is_free) {
@@ -7,6 +12,7 @@ void MemberPool::Add(SessionId session, const Member& member, bool is_free) {
     case CHIEF:
     case WORKER:
       ++total.workers;
+      total.gpu_workers += member.has_gpu() ? 1 : 0;
       if (is_free) workers.push_back({session, member});
       break;
     case PS:
@@ -22,14 +28,47 @@ void MemberPool::Add(SessionId session, const Member& member, bool is_free) {
   }
 }
 
+namespace {
+
+bool HasGpu(const Job::Place& place) { return place.member.has_gpu(); }
+
+}  // namespace
+
 Capacity MemberPool::free() const {
   return {static_cast<uint32_t>(workers.size()),
-          static_cast<uint32_t>(ps.size())};
+          static_cast<uint32_t>(ps.size()),
+          static_cast<uint32_t>(absl::c_count_if(workers, HasGpu))};
+}
+
+std::vector<Job::Place> MemberPool::WorkersFor(ResourcesSpec::Device device,
+                                               uint32_t count) const {
+  const auto with_gpu =
+      static_cast<uint32_t>(absl::c_count_if(workers, HasGpu));
+  const uint32_t without = static_cast<uint32_t>(workers.size()) - with_gpu;
+  const bool prefers_gpus =
+      device == ResourcesSpec::CUDA ||
+      (device != ResourcesSpec::CPU && (with_gpu >= count || without < count));
+  std::vector<Job::Place> ordered = workers;
+  std::stable_partition(
+      ordered.begin(), ordered.end(),
+      [&](const Job::Place& place) { return HasGpu(place) == prefers_gpus; });
+  ordered.erase(std::next(ordered.begin(), count), ordered.end());
+  return ordered;
+}
+
+std::optional<Job::Place> MemberPool::EvaluatorFor(
+    ResourcesSpec::Device device) const {
+  for (const Job::Place& place : evaluators) {
+    if (device != ResourcesSpec::CUDA || HasGpu(place)) return place;
+  }
+  return std::nullopt;
 }
 
 Capacity NeedOf(const Job& job) {
   const ResourcesSpec& resources = job.status().spec().resources();
-  return {resources.workers(), resources.ps()};
+  const bool wants_gpus = resources.device() == ResourcesSpec::CUDA;
+  return {resources.workers(), resources.ps(),
+          wants_gpus ? resources.workers() : 0};
 }
 
 void JobPlacement::OnStart(absl::Time now) {

@@ -1,6 +1,8 @@
 #ifndef SYNCLINE_SCHEDULER_CORE_CLUSTER_JOB_PLACEMENT_H_
 #define SYNCLINE_SCHEDULER_CORE_CLUSTER_JOB_PLACEMENT_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,12 @@ struct MemberPool {
 
   void Add(SessionId session, const Member& member, bool is_free);
   Capacity free() const;
+  // The free workers that a job is given which needs `count` of them, in their
+  // order; ResourcesSpec.Device says which. REQUIRES: there are enough.
+  std::vector<Job::Place> WorkersFor(ResourcesSpec::Device device,
+                                     uint32_t count) const;
+  // The evaluator for such a job, if one is free that fits.
+  std::optional<Job::Place> EvaluatorFor(ResourcesSpec::Device device) const;
 };
 
 Capacity NeedOf(const Job& job);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "scheduler/core/describe.h"
 
 namespace syncline::scheduler {
@@ -23,20 +24,40 @@ bool JobQueue::Remove(const std::string& job_id) {
   return true;
 }
 
+namespace {
+
+// "3 workers (1 with a GPU), 2 ps".
+std::string MembersText(const Capacity& members, bool tells_gpus) {
+  return absl::StrCat(
+      CountText(members.workers, "worker"),
+      tells_gpus ? absl::StrCat(" (", members.gpu_workers, " with a GPU)") : "",
+      ", ", CountText(members.ps, "ps"));
+}
+
+// What a user can ask less of.
+absl::string_view ShortField(const Capacity& need, const Capacity& total) {
+  if (total.workers < need.workers) return "resources.workers";
+  return total.ps < need.ps ? "resources.ps" : "resources.workers";
+}
+
+}  // namespace
+
 std::string WaitingText(const Capacity& need, const Capacity& free,
                         const Capacity& total) {
+  const bool wants_gpus = need.gpu_workers > 0;
   std::string text = absl::StrCat("needs ", CountText(need.workers, "worker"),
-                                  " and ", CountText(need.ps, "ps"),
-                                  "; free: ", CountText(free.workers, "worker"),
-                                  ", ", CountText(free.ps, "ps"));
-  if (!total.Covers(need)) {
-    absl::StrAppend(
-        &text, "; more than this cluster has (",
-        CountText(total.workers, "worker"), ", ", CountText(total.ps, "ps"),
-        "): start more daemons, or submit with smaller ",
-        total.workers < need.workers ? "resources.workers" : "resources.ps",
-        "; jobs behind it need not wait for that");
-  }
+                                  wants_gpus ? " with a GPU" : "", " and ",
+                                  CountText(need.ps, "ps"),
+                                  "; free: ", MembersText(free, wants_gpus));
+  if (total.Covers(need)) return text;
+  const bool lacks_gpus_alone =
+      total.workers >= need.workers && total.ps >= need.ps;
+  absl::StrAppend(&text, "; more than this cluster has (",
+                  MembersText(total, wants_gpus), "): start more daemons",
+                  lacks_gpus_alone ? " on machines with a GPU" : "",
+                  ", or submit with smaller ", ShortField(need, total),
+                  lacks_gpus_alone ? " or without resources.device: CUDA" : "",
+                  "; jobs behind it need not wait for that");
   return text;
 }
 

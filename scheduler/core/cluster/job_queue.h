@@ -12,8 +12,10 @@ namespace syncline::scheduler {
 struct Capacity {
   uint32_t workers = 0;
   uint32_t ps = 0;
+  uint32_t gpu_workers = 0;  // of the workers: with a GPU
   bool Covers(const Capacity& need) const {
-    return workers >= need.workers && ps >= need.ps;
+    return workers >= need.workers && ps >= need.ps &&
+           gpu_workers >= need.gpu_workers;
   }
 };
 
@@ -36,8 +38,10 @@ class JobQueue {
 };
 
 // The reason why a queued job waits: "needs 3 workers and 2 ps; free: 2
-// workers, 2 ps". `total` are all members. The text of a job that needs more
-// than `total` says so, because only more daemons will start it.
+// workers, 2 ps"; of one that needs GPUs: "needs 3 workers with a GPU and 2 ps;
+// free: 4 workers (1 with a GPU), 2 ps". `total` are all members. The text of a
+// job that needs more than `total` says so, because only more daemons will
+// start it.
 std::string WaitingText(const Capacity& need, const Capacity& free,
                         const Capacity& total);
 

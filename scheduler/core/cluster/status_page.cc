@@ -145,7 +145,11 @@ void AppendMember(const ClusterStatus::Entry& entry, std::string* html) {
       html, "<tr><td>", Escaped(TaskText(member.task())), "</td><td>",
       Escaped(member.address()), "</td><td>", Escaped(member.hostname()), ", ",
       member.pid(), "</td><td>",
-      entry.job_id().empty() ? "free" : Escaped(entry.job_id()), "</td><td>",
+      member.has_gpu() ? absl::StrCat(Escaped(member.gpu().name()), " ",
+                                      Escaped(member.gpu().model()))
+                       : "",
+      "</td><td>", entry.job_id().empty() ? "free" : Escaped(entry.job_id()),
+      "</td><td>",
       absl::StrFormat("%.1f s", std::max(0.0, entry.silent_seconds())),
       "</td></tr>\n");
 }
@@ -197,7 +201,7 @@ std::string RenderStatusPage(const StatusPageData& data) {
   }
   absl::StrAppend(&html,
                   "<h2>Members</h2>\n<table><tr><th>task<th>address<th>host, "
-                  "process<th>works for<th>last heard</tr>\n");
+                  "process<th>GPU<th>works for<th>last heard</tr>\n");
   for (const auto& entry : data.cluster.members()) AppendMember(entry, &html);
   absl::StrAppend(&html, "</table></body></html>\n");
   return html;

@@ -207,7 +207,8 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   attempt_->data = {};
   Transition(RUNNING,
              absl::StrCat("all participants are prepared",
-                          StepWarning(status_, attempt_->train_samples)),
+                          StepWarning(status_, attempt_->train_samples),
+                          DeviceWarning(status_)),
              now, actions);
   const SchedulerMessage run =
       RunCommand(id(), attempt_->pass.attempt, attempt_->clocks_per_epoch,

@@ -49,13 +49,22 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
+// "cuda:0 NVIDIA H200", "cpu"; nothing for what trains nothing.
+std::string DeviceText(const Member& member) {
+  const TaskType type = member.task().type();
+  if (type != CHIEF && type != WORKER && type != EVALUATOR) return "";
+  if (!member.has_gpu()) return "cpu";
+  return absl::StrCat(member.gpu().name(), " ", member.gpu().model());
+}
+
 std::string WhoText(const char* title, const auto& participants) {
   std::string text;
   for (const Participant& participant : participants) {
+    const Member& member = participant.member();
     absl::StrAppendFormat(
-        &text, "%-9s %s at %s (%s, pid %d)\n", title,
-        TaskText(participant.member().task()), participant.member().address(),
-        participant.member().hostname(), participant.member().pid());
+        &text, "%-9s %s at %s (%s, pid %d%s)\n", title, TaskText(member.task()),
+        member.address(), member.hostname(), member.pid(),
+        member.has_gpu() ? absl::StrCat(", ", DeviceText(member)) : "");
     title = "";
   }
   return text;
@@ -303,6 +312,7 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
     uint64_t members = 0;
     uint64_t free = 0;
   };
+  const bool wants_gpus = spec.resources().device() == ResourcesSpec::CUDA;
   Kind workers{std::max(1u, spec.resources().workers())};
   Kind ps{std::max(1u, spec.resources().ps())};
   for (const ClusterStatus::Entry& entry : cluster.members()) {
@@ -310,23 +320,26 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
     if (type != CHIEF && type != WORKER && type != PS) continue;
     // In brackets: why it is given no job, ClusterStatus.Entry.job_id.
     if (absl::StartsWith(entry.job_id(), "(")) continue;
+    if (type != PS && wants_gpus && !entry.member().has_gpu()) continue;
     Kind& kind = type == PS ? ps : workers;
     ++kind.members;
     kind.free += entry.job_id().empty() ? 1 : 0;
   }
   if (workers.members >= workers.needed && ps.members >= ps.needed) return "";
+  const absl::string_view kind = wants_gpus ? " with a GPU" : "";
   return absl::StrCat(
-      "warning: the job needs ", FormatAmount(workers.needed, "worker"),
+      "warning: the job needs ", FormatAmount(workers.needed, "worker"), kind,
       " and ", ps.needed, " ps, but the cluster has ",
-      FormatAmount(workers.members, "worker"), " (", workers.free,
+      FormatAmount(workers.members, "worker"), kind, " (", workers.free,
       " free) and ", ps.members, " ps (", ps.free,
       " free). It is queued and waits until more daemons join; jobs behind it "
       "need not wait for that");
 }
 
 std::string ClusterTable(const ClusterStatus& cluster) {
-  std::vector<std::vector<std::string>> rows = {
-      {"TASK", "ADDRESS", "HOST", "PID", "VERSION", "JOB", "LAST HEARD"}};
+  std::vector<std::vector<std::string>> rows = {{"TASK", "ADDRESS", "HOST",
+                                                 "PID", "VERSION", "DEVICE",
+                                                 "JOB", "LAST HEARD"}};
   // Why a member is given no job is too long for a column.
   std::string notes;
   for (const ClusterStatus::Entry& entry : cluster.members()) {
@@ -339,7 +352,7 @@ std::string ClusterTable(const ClusterStatus& cluster) {
     }
     rows.push_back({TaskText(member.task()), member.address(),
                     member.hostname(), absl::StrCat(member.pid()),
-                    member.version(), job,
+                    member.version(), DeviceText(member), job,
                     absl::StrFormat("%.1f s", entry.silent_seconds())});
   }
   return absl::StrCat("scheduler ", cluster.scheduler_address(), ", version ",

@@ -69,6 +69,23 @@ TEST(DescribeTest, JobNumbers) {
   }
 }
 
+TEST(DescribeTest, WorkersOfTwoKindsAreWarnedOf) {
+  JobStatus job;
+  job.add_workers();
+  job.add_workers();
+  EXPECT_EQ(DeviceWarning(job), "");
+  job.mutable_workers(1)->mutable_member()->mutable_gpu()->set_name("cuda:0");
+  EXPECT_THAT(
+      DeviceWarning(job),
+      ::testing::HasSubstr("\nwarning: 1 of 2 workers compute on a GPU"));
+  // They do not, where the job says so.
+  job.mutable_spec()->mutable_resources()->set_device(ResourcesSpec::CPU);
+  EXPECT_EQ(DeviceWarning(job), "");
+  job.mutable_spec()->mutable_resources()->set_device(ResourcesSpec::AUTO);
+  job.mutable_workers(0)->mutable_member()->mutable_gpu()->set_name("cuda:0");
+  EXPECT_EQ(DeviceWarning(job), "");
+}
+
 TEST(DescribeTest, TimesComeBackToTheNanosecond) {
   for (const absl::Time time :
        {absl::UnixEpoch(), absl::FromUnixNanos(1'700'000'000'123'456'789),

@@ -9,6 +9,7 @@
 namespace syncline::scheduler {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Decision = JobPlacement::Decision;
 
@@ -34,6 +35,19 @@ class JobPlacementTest : public ::testing::Test {
     Member member;
     member.mutable_task()->set_type(type);
     pool_.Add(++session_, member, is_free);
+  }
+  void AddWithGpu(TaskType type, bool is_free = true) {
+    Member member;
+    member.mutable_task()->set_type(type);
+    member.mutable_gpu()->set_name("cuda:0");
+    pool_.Add(++session_, member, is_free);
+  }
+  std::vector<SessionId> Chosen(ResourcesSpec::Device device, uint32_t count) {
+    std::vector<SessionId> sessions;
+    for (const Job::Place& place : pool_.WorkersFor(device, count)) {
+      sessions.push_back(place.session);
+    }
+    return sessions;
   }
 
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
@@ -65,6 +79,55 @@ TEST_F(JobPlacementTest, AJobStartsOrWaitsForRunningOnes) {
               HasSubstr("needs 2 workers and 1 ps; free: 1 worker, 1 ps"));
   Add(WORKER);
   EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+TEST_F(JobPlacementTest, WorkersOfOneKindAreChosenWhereThereAreEnough) {
+  using R = ResourcesSpec;
+  Add(CHIEF);          // 1
+  AddWithGpu(WORKER);  // 2
+  Add(WORKER);         // 3
+  AddWithGpu(WORKER);  // 4
+  Add(WORKER);         // 5
+  EXPECT_THAT(Chosen(R::CUDA, 1), ElementsAre(2));
+  EXPECT_THAT(Chosen(R::CUDA, 2), ElementsAre(2, 4));
+  EXPECT_THAT(Chosen(R::CPU, 3), ElementsAre(1, 3, 5));
+  EXPECT_THAT(Chosen(R::CPU, 4), ElementsAre(1, 3, 5, 2));
+  EXPECT_THAT(Chosen(R::AUTO, 2), ElementsAre(2, 4));
+  EXPECT_THAT(Chosen(R::AUTO, 3), ElementsAre(1, 3, 5));
+  EXPECT_THAT(Chosen(R::AUTO, 4), ElementsAre(2, 4, 1, 3));
+}
+
+TEST_F(JobPlacementTest, AJobForGpusWaitsForThem) {
+  StoredJob stored;
+  stored.status.set_job_id("j-0001");
+  ResourcesSpec* const resources =
+      stored.status.mutable_spec()->mutable_resources();
+  resources->set_workers(2);
+  resources->set_ps(1);
+  resources->set_device(ResourcesSpec::CUDA);
+  const Job job(std::move(stored), {});
+  Add(CHIEF);
+  AddWithGpu(WORKER);
+  Add(PS);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  now_ += kSettle;
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kPass);
+  EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
+              HasSubstr("needs 2 workers with a GPU and 1 ps; free: 2 workers "
+                        "(1 with a GPU), 1 ps; more than this cluster has"));
+  AddWithGpu(WORKER, /*is_free=*/false);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  AddWithGpu(WORKER);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+TEST_F(JobPlacementTest, AnEvaluatorWithoutAGpuIsNotForAJobOfGpus) {
+  Add(EVALUATOR);
+  EXPECT_EQ(pool_.EvaluatorFor(ResourcesSpec::CUDA), std::nullopt);
+  EXPECT_NE(pool_.EvaluatorFor(ResourcesSpec::AUTO), std::nullopt);
+  AddWithGpu(EVALUATOR);
+  ASSERT_NE(pool_.EvaluatorFor(ResourcesSpec::CUDA), std::nullopt);
+  EXPECT_EQ(pool_.EvaluatorFor(ResourcesSpec::CUDA)->session, SessionId{2});
 }
 
 TEST_F(JobPlacementTest, AJobThatIsTooLargeHoldsNoneUpOnceTheClusterIsThere) {

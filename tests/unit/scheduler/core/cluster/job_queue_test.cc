@@ -38,7 +38,18 @@ TEST(JobQueueTest, AJobTooLargeForTheClusterNamesTheField) {
               HasSubstr("smaller resources.ps;"));
 }
 
-TEST(JobQueueTest, CapacityCoversBothKinds) {
+TEST(JobQueueTest, AJobForWhichGpusAreMissingSaysSo) {
+  EXPECT_EQ(WaitingText({2, 1, 2}, {2, 1, 1}, {3, 1, 1}),
+            "needs 2 workers with a GPU and 1 ps; free: 2 workers (1 with a "
+            "GPU), 1 ps; more than this cluster has (3 workers (1 with a GPU), "
+            "1 ps): start more daemons on machines with a GPU, or submit with "
+            "smaller resources.workers or without resources.device: CUDA; jobs "
+            "behind it need not wait for that");
+}
+
+TEST(JobQueueTest, CapacityCoversAllKinds) {
+  EXPECT_TRUE((Capacity{2, 2, 1}.Covers({2, 2, 1})));
+  EXPECT_FALSE((Capacity{2, 2, 1}.Covers({2, 2, 2})));
   EXPECT_TRUE((Capacity{2, 2}.Covers({2, 2})));
   EXPECT_FALSE((Capacity{2, 2}.Covers({3, 1})));
   EXPECT_FALSE((Capacity{2, 2}.Covers({1, 3})));

@@ -248,6 +248,31 @@ TEST(CapacityWarningTest, AMemberThatIsNotConfirmedDoesNotCount) {
   EXPECT_EQ(CapacityWarning(JobSpec(), cluster), "");
 }
 
+TEST(CapacityWarningTest, AWorkerWithoutAGpuIsNoneForAJobOfGpus) {
+  ClusterStatus cluster;
+  cluster.add_members()->mutable_member()->mutable_task()->set_type(WORKER);
+  cluster.add_members()->mutable_member()->mutable_task()->set_type(PS);
+  JobSpec spec;
+  spec.mutable_resources()->set_device(ResourcesSpec::CUDA);
+  EXPECT_THAT(CapacityWarning(spec, cluster),
+              HasSubstr("needs 1 worker with a GPU and 1 ps, but the cluster "
+                        "has 0 workers with a GPU (0 free) and 1 ps"));
+  cluster.mutable_members(0)->mutable_member()->mutable_gpu()->set_name(
+      "cuda:0");
+  EXPECT_EQ(CapacityWarning(spec, cluster), "");
+}
+
+TEST(ClusterTableTest, ShowsTheDeviceOfWorkers) {
+  ClusterStatus cluster;
+  Member* const worker = cluster.add_members()->mutable_member();
+  worker->mutable_task()->set_type(WORKER);
+  worker->mutable_gpu()->set_name("cuda:1");
+  worker->mutable_gpu()->set_model("NVIDIA H200");
+  cluster.add_members()->mutable_member()->mutable_task()->set_type(CHIEF);
+  EXPECT_THAT(ClusterTable(cluster), HasSubstr("cuda:1 NVIDIA H200"));
+  EXPECT_THAT(ClusterTable(cluster), HasSubstr("cpu"));
+}
+
 TEST(ClusterTableTest, ShowsWhoIsFree) {
   ClusterStatus cluster;
   cluster.set_scheduler_address("h:7070");
