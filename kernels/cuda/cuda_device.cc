@@ -158,10 +158,15 @@ class CudaStream : public Stream {
 
 class CudaDevice : public Device {
  public:
-  explicit CudaDevice(int number)
-      : number_(number), name_(absl::StrCat("cuda:", number)), errors_(name_) {}
+  CudaDevice(int number, Description description)
+      : number_(number),
+        name_(absl::StrCat("cuda:", number)),
+        description_(std::move(description)),
+        errors_(name_) {}
 
   absl::string_view name() const override { return name_; }
+  Description description() const override { return description_; }
+  absl::Status health() override { return errors_.status(); }
   const KernelTable& kernels() const override { return CudaKernelTable(); }
   size_t alignment() const override { return kAlignment; }
   int64_t channel_block() const override { return 1; }
@@ -184,6 +189,23 @@ class CudaDevice : public Device {
         cudaHostAlloc(&data, bytes == 0 ? 1 : bytes, cudaHostAllocPortable);
     if (error != cudaSuccess) return NoMemory(error, bytes, "pinned ");
     return DeviceMemory(this, data, bytes, /*is_pinned=*/true);
+  }
+  uint64_t FreeBytes() override {
+    Enter();
+    size_t free = 0;
+    size_t total = 0;
+    errors_.Note(cudaMemGetInfo(&free, &total), "query the memory");
+    return free;
+  }
+  PinnedRange Pin(void* data, size_t bytes) override {
+    Enter();
+    if (bytes == 0) return {};
+    if (cudaHostRegister(data, bytes, cudaHostRegisterPortable) !=
+        cudaSuccess) {
+      cudaGetLastError();  // It is no error of what follows.
+      return {};
+    }
+    return PinnedRange(this, data);
   }
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override {
     SYNCLINE_ASSIGN_OR_RETURN(DeviceMemory partial_sums,
@@ -209,6 +231,10 @@ class CudaDevice : public Device {
     Enter();
     errors_.Note(is_pinned ? cudaFreeHost(data) : cudaFree(data), "free");
   }
+  void Unpin(void* data) override {
+    Enter();
+    errors_.Note(cudaHostUnregister(data), "unpin memory");
+  }
   absl::Status Failed(cudaError_t error, const char* what) {
     errors_.Note(error, what);
     return errors_.status();
@@ -226,8 +252,24 @@ class CudaDevice : public Device {
 
   const int number_;
   const std::string name_;
+  const Description description_;
   FirstError errors_;
 };
+
+// What cannot be asked stays empty.
+Device::Description DescriptionOf(int number) {
+  Device::Description description;
+  cudaDeviceProp properties = {};
+  if (cudaGetDeviceProperties(&properties, number) == cudaSuccess) {
+    description.model = properties.name;
+    description.memory_bytes = properties.totalGlobalMem;
+  }
+  char address[32] = {};
+  if (cudaDeviceGetPCIBusId(address, sizeof(address), number) == cudaSuccess) {
+    description.address = address;
+  }
+  return description;
+}
 
 }  // namespace
 
@@ -250,6 +292,11 @@ void NoteLaunch(Stream& stream, cudaError_t error, const char* kernel) {
 }
 
 }  // namespace cuda
+
+int CountCudaDevices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number) {
   const std::string name = absl::StrCat("cuda:", number);
@@ -283,7 +330,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number) {
         name, " has compute capability ", major, ".", minor,
         ", but kernels are built for ", kOldestMajor, ".0 and later"));
   }
-  return std::make_unique<CudaDevice>(number);
+  return std::make_unique<CudaDevice>(number, DescriptionOf(number));
 }
 
 }  // namespace syncline
@@ -291,6 +338,8 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number) {
 #else
 
 namespace syncline {
+
+int CountCudaDevices() { return 0; }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int) {
   return absl::UnimplementedError(

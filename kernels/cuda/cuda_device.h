@@ -8,6 +8,10 @@
 
 namespace syncline {
 
+// GPUs that CUDA shows to this process; 0 where there is no driver, or this
+// program was built without CUDA.
+int CountCudaDevices();
+
 // GPU `number` of this machine, "cuda:<number>". Its errors are Internal and
 // name the device, what CUDA says and the kernel that was launched last: after
 // most of them CUDA does nothing more for this process. Thread-safe.

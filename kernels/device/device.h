@@ -58,6 +58,33 @@ class DeviceMemory {
   bool is_pinned_ = false;
 };
 
+// Memory of the host, owned by somebody else, that a device copies from and to
+// without a detour for as long as this is there. Move-only.
+class PinnedRange {
+ public:
+  PinnedRange() = default;
+  // `device` outlives this, and so does the memory.
+  PinnedRange(Device* device, void* data) : device_(device), data_(data) {}
+  PinnedRange(PinnedRange&& other) noexcept { Swap(other); }
+  PinnedRange& operator=(PinnedRange&& other) noexcept {
+    Swap(other);
+    return *this;
+  }
+  ~PinnedRange();
+
+  // Otherwise copies take a detour, which is slower and nothing else.
+  bool is_pinned() const { return data_ != nullptr; }
+
+ private:
+  void Swap(PinnedRange& other) {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+  }
+
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+};
+
 class Event;
 
 // A queue of a device's work: kernels and copies run one after the other, in
@@ -104,6 +131,17 @@ class Device {
 
   virtual absl::string_view name() const = 0;  // "cpu", "cuda:0"
 
+  // For people and planners; empty where the device is the host.
+  struct Description {
+    std::string model = {};  // "NVIDIA H200"
+    // Tells the devices of a machine apart, in all processes: "0000:3b:00.0".
+    std::string address = {};
+    uint64_t memory_bytes = 0;  // all that it has
+  };
+  virtual Description description() const { return {}; }
+  // OK, or why the device computes nothing any more. Thread-safe.
+  virtual absl::Status health() { return absl::OkStatus(); }
+
   // The kernels. A null entry means that the device does not have that one:
   // planning refuses nodes that need it (worker/ops/op.h: RequireKernels).
   virtual const KernelTable& kernels() const = 0;
@@ -125,17 +163,29 @@ class Device {
   // Contents are undefined. Errors: ResourceExhausted: there is not as much.
   virtual absl::StatusOr<DeviceMemory> Allocate(size_t bytes) = 0;
   virtual absl::StatusOr<DeviceMemory> AllocatePinned(size_t bytes) = 0;
+  // Bytes that Allocate could give now, in pieces. REQUIRES: !is_host().
+  virtual uint64_t FreeBytes() { return 0; }
+  // Makes copies from and to `data` as fast as those of AllocatePinned's
+  // memory. The range is whole pages, or has its pages to itself. Where the
+  // device or the system refuses, or the device is the host, it is not pinned.
+  virtual PinnedRange Pin(void* data, size_t bytes) { return {}; }
   // Errors: Internal: the device failed.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream() = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> MakeEvent() = 0;
 
  protected:
   friend class DeviceMemory;
+  friend class PinnedRange;
   virtual void Free(void* data, size_t bytes, bool is_pinned) = 0;
+  virtual void Unpin(void* data) {}
 };
 
 inline DeviceMemory::~DeviceMemory() {
   if (data_ != nullptr) device_->Free(data_, bytes_, is_pinned_);
+}
+
+inline PinnedRange::~PinnedRange() {
+  if (data_ != nullptr) device_->Unpin(data_);
 }
 
 // A copy of `values` in memory of the device, complete on return: for what a

@@ -99,13 +99,26 @@ EmulatedMemory* FindEmulatedMemory(const void* address) {
   return at <= memory->data() + memory->bytes() ? memory : nullptr;
 }
 
-EmulatedDevice::EmulatedDevice(uint64_t seed) : random_(seed), runner_(seed) {}
+EmulatedDevice::EmulatedDevice(uint64_t seed, uint64_t memory_bytes)
+    : memory_bytes_(memory_bytes), random_(seed), runner_(seed) {}
 
 EmulatedDevice::~EmulatedDevice() = default;
 
 const KernelTable& EmulatedDevice::kernels() const { return CudaKernelTable(); }
 
+Device::Description EmulatedDevice::description() const {
+  return {.model = "emulated GPU",
+          .address = "emulated",
+          .memory_bytes = memory_bytes_};
+}
+
 absl::StatusOr<DeviceMemory> EmulatedDevice::Allocate(size_t bytes) {
+  if (bytes > FreeBytes()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("emulated has no ", bytes,
+                     " bytes of memory: ", FreeBytes(), " are free"));
+  }
+  used_bytes_ += bytes;
   auto memory = std::make_unique<EmulatedMemory>("memory of the device", bytes);
   void* const data = memory->data();
   Memories& memories = AllMemories();
@@ -120,11 +133,12 @@ absl::StatusOr<DeviceMemory> EmulatedDevice::AllocatePinned(size_t bytes) {
   return DeviceMemory(this, data, bytes, /*is_pinned=*/true);
 }
 
-void EmulatedDevice::Free(void* data, size_t, bool is_pinned) {
+void EmulatedDevice::Free(void* data, size_t bytes, bool is_pinned) {
   if (is_pinned) {
     std::free(data);
     return;
   }
+  used_bytes_ -= bytes;
   Memories& memories = AllMemories();
   MutexLock lock(&memories.mu);
   memories.by_begin.erase(data);
@@ -184,7 +198,9 @@ absl::Status EmulatedDevice::status() const {
 void EmulatedDevice::Run(int64_t blocks, int threads, size_t shared_bytes,
                          const std::string& name,
                          const std::function<void()>& kernel) {
-  ++launches_;
+  if (++launches_ >= fails_at_) {
+    return Report(absl::StrCat(name, ": the device was lost"));
+  }
   if (blocks > kBlocksMax || threads <= 0 || threads > kThreadsMax ||
       threads % cuda::kWarpThreads != 0 ||
       shared_bytes > cuda::kSharedBytesMax) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -21,7 +22,9 @@ namespace syncline::testing {
 // all others. One thread at a time.
 class EmulatedDevice : public Device {
  public:
-  explicit EmulatedDevice(uint64_t seed = 1);
+  // `memory_bytes`: all that Allocate gives.
+  explicit EmulatedDevice(uint64_t seed = 1,
+                          uint64_t memory_bytes = uint64_t{1} << 40);
   ~EmulatedDevice() override;
 
   absl::string_view name() const override { return "emulated"; }
@@ -29,6 +32,9 @@ class EmulatedDevice : public Device {
   size_t alignment() const override { return 256; }
   int64_t channel_block() const override { return 1; }
   bool is_host() const override { return false; }
+  Description description() const override;
+  absl::Status health() override { return status(); }
+  uint64_t FreeBytes() override { return memory_bytes_ - used_bytes_; }
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes) override;
   absl::StatusOr<DeviceMemory> AllocatePinned(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override;
@@ -42,6 +48,8 @@ class EmulatedDevice : public Device {
   bool MayRead(absl::string_view what, const void* at, size_t bytes);
   bool MayWrite(absl::string_view what, void* at, size_t bytes);
   int64_t launches() const { return launches_; }
+  // The launch of this number, counted from 1, and all after it fail.
+  void FailAt(int64_t launch) { fails_at_ = launch; }
   // Errors: Internal: what CUDA leaves undefined has happened.
   absl::Status status() const;
   void Report(std::string what);
@@ -53,9 +61,12 @@ class EmulatedDevice : public Device {
                        size_t* begin);
   void Free(void* data, size_t bytes, bool is_pinned) override;
 
+  const uint64_t memory_bytes_;
+  uint64_t used_bytes_ = 0;
   std::mt19937_64 random_;
   BlockRunner runner_;
   int64_t launches_ = 0;
+  int64_t fails_at_ = std::numeric_limits<int64_t>::max();
   std::vector<std::string> reports_;
 };
 
