@@ -288,6 +288,9 @@ Member Daemon::MakeMember(const TaskId& task, uint64_t incarnation) const {
   member.set_version(kVersion);
   member.set_hostname(HostName());
   member.set_pid(getpid());
+  if (gpu_.has_value() && task.kind != TaskKind::kPs) {
+    *member.mutable_gpu() = *gpu_;
+  }
   return member;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -77,6 +78,10 @@ class Daemon {
   // Where to find the scheduler; over loopback if it is this process.
   const std::string& scheduler_address() const { return scheduler_address_; }
 
+  // What members other than ps compute on, beside their processors. Before
+  // Join.
+  void SetGpu(Gpu gpu) { gpu_ = std::move(gpu); }
+
   // Registers a member. `incarnation` is unique to it.
   void Join(MemberLink* link, const TaskId& task, bool auto_index,
             uint64_t incarnation,
@@ -131,6 +136,7 @@ class Daemon {
   std::string address_;
   std::string scheduler_address_;
   std::unique_ptr<LockedFolder> work_folder_;
+  std::optional<Gpu> gpu_;
   std::vector<std::string> services_;
   std::vector<std::unique_ptr<MemberLink>> members_;      // const after Listen
   std::vector<std::function<absl::Status()>> readiness_;  // likewise

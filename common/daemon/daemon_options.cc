@@ -9,9 +9,11 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/host_port.h"
 #include "common/base/version.h"
 #include "common/daemon/number_flag.h"
@@ -41,6 +43,7 @@ struct Flags {
   bool data_outside_root = false;
   std::string work_dir;
   int threads = 0;
+  std::string device = "auto";
   int lanes = 0;
   uint64_t in_flight_bytes = 1ull << 30;
   uint64_t table_memory_bytes = 0;
@@ -191,6 +194,20 @@ void AddPsFlags(CLI::App* app, Flags* flags) {
       ->capture_default_str();
 }
 
+// Empty: `text` names a device.
+std::string CheckDevice(const std::string& text) {
+  absl::string_view digits = text;
+  int number = 0;
+  if (text == "auto" || text == "cpu" ||
+      (absl::ConsumePrefix(&digits, "cuda:") &&
+       absl::SimpleAtoi(digits, &number) && number >= 0)) {
+    return "";
+  }
+  return absl::StrCat("\"", text,
+                      "\" is no device: auto, cpu or cuda:N, such "
+                      "as cuda:0");
+}
+
 void AddWorkerFlags(CLI::App* app, Flags* flags) {
   app->add_option("--data-root", flags->data_root,
                   "Folder of the data that jobs read. Relative paths of a job "
@@ -208,6 +225,13 @@ void AddWorkerFlags(CLI::App* app, Flags* flags) {
                   "Compute threads where the job does not say; 0: one per "
                   "core")
       ->check(CLI::Range(0, 1024));
+  app->add_option("--device", flags->device,
+                  "What jobs compute on. auto: an NVIDIA GPU that no other "
+                  "worker of this machine has, else the processors; cpu: the "
+                  "processors; cuda:N: that GPU, by CUDA's number. A job may "
+                  "ask for one kind (resources.device)")
+      ->check(CheckDevice)
+      ->capture_default_str();
 }
 
 void AddSchedulerFlags(CLI::App* app, Flags* flags) {
@@ -421,6 +445,7 @@ class Resolver {
         !flags_.data_root.empty() && !flags_.data_outside_root;
     options_.work_dir = flags_.work_dir;
     options_.threads = flags_.threads;
+    options_.device = flags_.device;
     options_.lanes = flags_.lanes;
     options_.in_flight_bytes = flags_.in_flight_bytes;
     options_.table_memory_bytes = flags_.table_memory_bytes;
@@ -502,6 +527,7 @@ std::string Describe(const DaemonOptions& options) {
   add("advertise",
       options.advertise.empty() ? "where it listens" : options.advertise);
   add("http", options.http.empty() ? "off" : options.http);
+  if (options.kind == DaemonKind::kWorker) add("device", options.device);
   if (!options.job_file.empty()) add("job", options.job_file);
   for (const std::string& note : options.notes) add("note", note);
   return text;

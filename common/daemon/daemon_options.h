@@ -48,6 +48,7 @@ struct DaemonOptions {
   bool data_root_is_bound = false;  // nothing outside it is read
   std::string work_dir;             // empty: a temporary one
   int threads = 0;                  // 0: one per core
+  std::string device;               // "auto", "cpu" or "cuda:3"
   // Ps.
   int lanes = 0;  // 0: one per core
   uint64_t in_flight_bytes = 0;

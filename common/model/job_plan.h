@@ -47,6 +47,10 @@ struct PlannedLength {
 
 // The executor's part, for the job's largest batches.
 struct ExecutorPlan {
+  // "cuda": parameters, gradients and arena are in memory of a GPU, and
+  // parameters and gradients once more in memory of the host. Empty: all is in
+  // memory of the host.
+  std::string device;
   int64_t parameters = 0;  // numbers
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
@@ -56,6 +60,9 @@ struct ExecutorPlan {
   // of the two runs at a time, in the same memory.
   int64_t training_arena_bytes = 0;
   int64_t evaluation_arena_bytes = 0;
+  // In memory of a GPU: batches, constants of the model and rows of tables that
+  // steps and evaluations read there.
+  int64_t staged_bytes = 0;
   std::vector<PlannedTensor> tensors;      // largest first
   std::vector<PlannedOperator> operators;  // dearest first
   std::vector<PlannedLength> lengths;      // ascending; the rest is of the last
@@ -63,9 +70,14 @@ struct ExecutorPlan {
   int64_t arena_bytes() const {
     return std::max(training_arena_bytes, evaluation_arena_bytes);
   }
+  // Of the memory that limits the batch: the GPU's, or the host's.
   int64_t memory_bytes() const {
-    return parameter_bytes + gradient_bytes + arena_bytes();
+    return parameter_bytes + gradient_bytes + arena_bytes() + staged_bytes;
   }
+  int64_t host_bytes() const {
+    return device.empty() ? memory_bytes() : parameter_bytes + gradient_bytes;
+  }
+  int64_t device_bytes() const { return device.empty() ? 0 : memory_bytes(); }
 };
 
 // One worker; the chief takes the most, because it evaluates too. Or the
@@ -76,8 +88,9 @@ struct WorkerPlan {
   int64_t batch_bytes = 0;    // batches read ahead; the data set is not in it
   int64_t message_bytes = 0;  // on their way to and from the ps, at most
 
+  // Of the host.
   int64_t memory_bytes() const {
-    return executor.memory_bytes() + row_bytes + batch_bytes + message_bytes;
+    return executor.host_bytes() + row_bytes + batch_bytes + message_bytes;
   }
 };
 

@@ -87,6 +87,25 @@ std::string BootId() {
   return id;
 }
 
+absl::StatusOr<FileDescriptor> ClaimLocalName(absl::string_view name) {
+  const std::optional<LocalAddress> local = MakeAddress(name);
+  if (!local.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a local name of ", name.size(), " bytes"));
+  }
+  FileDescriptor claim = MakeSocket();
+  if (!claim.valid()) return SocketError("create");
+  if (bind(claim.get(), reinterpret_cast<const sockaddr*>(&local->address),
+           local->size) == 0) {
+    return claim;
+  }
+  if (errno == EADDRINUSE) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("another process of this host has ", name));
+  }
+  return SocketError("bind");
+}
+
 absl::StatusOr<LocalListener> ListenLocally() {
   LocalListener listener;
   listener.name =

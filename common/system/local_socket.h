@@ -19,6 +19,12 @@ namespace syncline {
 // if the system does not say.
 std::string BootId();
 
+// Takes a name that one process of this host can have at a time (of the same
+// network namespace), for as long as the descriptor is open: it ends with the
+// process. `name`: 1..100 bytes. Errors: AlreadyExists: another process has it;
+// InvalidArgument: too long; Unavailable: the system's.
+absl::StatusOr<FileDescriptor> ClaimLocalName(absl::string_view name);
+
 struct LocalListener {
   FileDescriptor socket;
   std::string name;  // random

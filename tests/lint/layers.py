@@ -90,6 +90,9 @@ LAYERS = {
     "worker/embedding": ["common", "kernels/optimizer", "proto", "worker/data"],
     "worker/compute": ["common", "kernels", "proto", "worker/data",
                        "worker/embedding", "worker/ops/."],
+    # The GPU of a worker process, if it has one.
+    "worker/device": ["common/base", "common/system", "common/daemon",
+                      "kernels/device", "kernels/cuda"],
     # What a rank needs of the others, by any way. Those who train and evaluate know
     # this room, and not the ways behind it.
     "worker/exchange": ["common/base", "common/system", "common/cuts",
@@ -98,13 +101,13 @@ LAYERS = {
     "worker/client": ["common", "kernels/optimizer", "proto", "worker/embedding",
                       "worker/compute", "worker/exchange", "worker/ops/.",
                       "worker/client/transport"],
-    "worker/job": ["common", "kernels/optimizer", "proto", "worker/data",
+    "worker/job": ["common", "kernels/device", "kernels/optimizer", "proto", "worker/data",
                    "worker/embedding", "worker/compute", "worker/exchange",
                    "worker/client"],
     "worker/evaluation": ["common", "proto", "worker/data", "worker/compute",
                           "worker/exchange", "worker/job"],
     "worker/export": ["common", "proto", "worker/job"],
-    "worker/training": ["common", "kernels/optimizer", "proto", "worker/data",
+    "worker/training": ["common", "kernels/device", "kernels/optimizer", "proto", "worker/data",
                         "worker/embedding", "worker/compute",
                         "worker/exchange", "worker/job",
                         "worker/evaluation", "worker/export"],

@@ -61,6 +61,9 @@ TrainingCluster::TrainingCluster(const Options& options)
     worker.threads = 1;
     worker.incarnation = kTestWorkerIncarnation + rank;
     worker.artifacts = artifacts_;
+    if (rank < options.gpus.size()) worker.gpu = options.gpus[rank];
+    worker.why_no_gpu = "the test gives it none";
+    worker.on_gpu_lost = options.on_gpu_lost;
     if (rank == 0) worker.metrics = options.chief_metrics;
     if (rank == options.workers) worker.metrics = options.evaluator_metrics;
     workers_.push_back(*worker::Worker::Create(

@@ -44,6 +44,11 @@ class TrainingCluster {
     std::vector<TrainingRegime> regimes = {};
     // Sees each evaluation before the cluster does, and may take its time.
     std::function<void(const Evaluation&)> on_evaluation = nullptr;
+    // By rank: workers compute on them; they outlive this. The others have
+    // none.
+    std::vector<Device*> gpus = {};
+    // Called by a worker with a GPU that has failed.
+    std::function<void(const absl::Status&)> on_gpu_lost = nullptr;
     // Changes what members are assigned.
     std::function<void(JobAssignment*)> change_assignment = nullptr;
   };

@@ -16,7 +16,8 @@ namespace syncline::worker {
 // for which it holds; 0: not even for 1. Asks about log2(n_max) times.
 int64_t LargestThatFits(int64_t n_max, absl::FunctionRef<bool(int64_t)> fits);
 
-// For a job whose executor does not fit into `available_bytes`: which settings
+// For a job whose executor does not fit into `available_bytes` of its device's
+// memory: which settings
 // would, as the end of an error message: "training.micro_batches: 4 or
 // training.batch_size: 96 would fit"; of an executor that does not train, its
 // training.eval_batch_size. Plans the model some 20 times; takes no

@@ -138,6 +138,8 @@ class GraphExecutor : public Executor {
                       !training_.parameters[i].momentum.has_value()});
     }
   }
+  // Errors: ResourceExhausted: the host or the device has less.
+  absl::Status CheckRoom(const ExecutorPlan& plan);
   absl::Span<const int64_t> GradientCounts() const {
     if (!options_.trains) return {};
     return counts_;
@@ -233,6 +235,7 @@ absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
       CheckGiven(model_->graph(), training_, with_gradients_));
   SetComputeThreads(options_.threads);
   ExecutorPlan plan;
+  if (!device_.is_host()) plan.device = "cuda";
   plan.parameters = std::accumulate(counts_.begin(), counts_.end(), int64_t{0});
   plan.parameter_bytes = ParameterMemory::BytesFor(counts_);
   plan.gradient_bytes = ParameterMemory::BytesFor(GradientCounts());
@@ -254,15 +257,20 @@ absl::Status GraphExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
         PlanFor(/*training=*/false, options_.eval_batch_size, length));
     plan->evaluation_arena_bytes =
         std::max(plan->evaluation_arena_bytes, described->arena_bytes());
+    plan->staged_bytes += described->staged_bytes();
   }
   // Parts of both sizes, so that what one of them cannot do is refused before
   // anything trains. The largest is the last, whose plan stays the latest.
+  const StepPlan* planned = nullptr;
   for (const int64_t part : {SmallestPart(), LargestPart()}) {
     if (!options_.trains) break;
     SYNCLINE_ASSIGN_OR_RETURN(described,
                               PlanFor(/*training=*/true, part, length));
     plan->training_arena_bytes =
         std::max(plan->training_arena_bytes, described->arena_bytes());
+    // Each plan has memory of its own for what it stages.
+    if (described != planned) plan->staged_bytes += described->staged_bytes();
+    planned = described;
   }
   if (described == nullptr) return absl::OkStatus();  // nothing runs
   Describe(*described, plan);
@@ -280,20 +288,30 @@ void GraphExecutor::Describe(const StepPlan& step, ExecutorPlan* plan) const {
                                         static_cast<double>(LargestPart()));
 }
 
-absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
+absl::Status GraphExecutor::CheckRoom(const ExecutorPlan& plan) {
   // The model holds the values of its file until they are released; what is
   // touched only after that (MakeResident) finds their memory free.
   uint64_t released = 0;
   for (const TrainingGraph::Parameter& p : training_.parameters) {
     released += model_->graph().initializers[p.initializer].tensor.bytes.size();
   }
-  const auto total = static_cast<uint64_t>(plan.memory_bytes());
+  const auto total = static_cast<uint64_t>(plan.host_bytes());
   const auto at_once = static_cast<uint64_t>(
       plan.parameter_bytes +
       (options_.shared_gradients ? plan.gradient_bytes : 0));
   SYNCLINE_RETURN_IF_ERROR(
-      CheckMemoryFor("parameters, gradients and activations",
+      CheckMemoryFor(device_.is_host() ? "parameters, gradients and activations"
+                                       : "parameters and gradients on the host",
                      std::max(at_once, total - std::min(total, released))));
+  if (device_.is_host()) return absl::OkStatus();
+  return CheckMemoryFor(
+      absl::StrCat("parameters, gradients and activations on ", device_.name()),
+      static_cast<uint64_t>(plan.device_bytes()),
+      [this] { return device_.FreeBytes(); });
+}
+
+absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
+  SYNCLINE_RETURN_IF_ERROR(CheckRoom(plan));
   SYNCLINE_ASSIGN_OR_RETURN(stream_, device_.MakeStream());
   SYNCLINE_RETURN_IF_ERROR(record_.Allocate(device_, *stream_));
   for (size_t i = 0; i < counts_.size(); ++i) {

@@ -159,7 +159,7 @@ class Executor {
   // it, that do not find room in the memory of gradients before these are
   // written.
   virtual int64_t arena_bytes() const = 0;
-  // Bytes that it holds: parameters, gradients and arena.
+  // Bytes that it holds where it computes: parameters, gradients and arena.
   virtual int64_t memory_bytes() const = 0;
 };
 

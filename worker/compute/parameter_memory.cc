@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/system/log.h"
 
 namespace syncline::worker {
 
@@ -45,6 +46,7 @@ absl::Status ParameterMemory::Allocate(Device& device, Stream& stream,
   char* on_device = host;
   if (!device.is_host()) {
     SYNCLINE_ASSIGN_OR_RETURN(copy_, device.Allocate(bytes));
+    device_of_copy_ = &device;
     stream.Clear(copy_.data(), bytes);
     on_device = copy_.as<char>();
   }
@@ -57,10 +59,18 @@ absl::Status ParameterMemory::Allocate(Device& device, Stream& stream,
 
 absl::Status ParameterMemory::MakeResident(absl::string_view what,
                                            const GoOnCheck& go_on) {
-  return TouchMemory(
+  SYNCLINE_RETURN_IF_ERROR(TouchMemory(
       what,
       {reinterpret_cast<char*>(memory_.data()), memory_.size() * sizeof(float)},
-      go_on);
+      go_on));
+  if (device_of_copy_ == nullptr || host_.empty()) return absl::OkStatus();
+  pinned_ = device_of_copy_->Pin(host_[0], copy_.bytes());
+  if (!pinned_.is_pinned() && copy_.bytes() > 0) {
+    LogWarning("memory of the host is not pinned; copies are slower")
+        .Field("what", what)
+        .Field("device", device_of_copy_->name());
+  }
+  return absl::OkStatus();
 }
 
 void ParameterMemory::CopyToDevice(Stream& stream) const {

@@ -31,8 +31,9 @@ class ParameterMemory {
   // read, if there is any. Once. `device` outlives this. Errors: the device's.
   absl::Status Allocate(Device& device, Stream& stream,
                         absl::Span<const int64_t> counts, bool shared);
-  // Takes the host's memory from the system; shared memory is resident from the
-  // start. `what` is for messages. Errors: ResourceExhausted; those of `go_on`.
+  // Takes the host's memory from the system, and pins it where copies go to a
+  // device; shared memory is resident from the start. `what` is for messages.
+  // Errors: ResourceExhausted; those of `go_on`.
   absl::Status MakeResident(absl::string_view what, const GoOnCheck& go_on);
 
   absl::Span<float> host(size_t i) const {
@@ -49,6 +50,8 @@ class ParameterMemory {
   AlignedFloats memory_;
   std::shared_ptr<SharedRegion> region_;  // null: in memory_
   DeviceMemory copy_;                     // empty: the device is the host
+  Device* device_of_copy_ = nullptr;      // likewise
+  PinnedRange pinned_;                    // of the host's memory
   std::vector<float*> host_;
   std::vector<float*> device_;
 };

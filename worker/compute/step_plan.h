@@ -64,6 +64,9 @@ class StepPlan {
 
   // Besides the gradients' memory, as far as that is lent.
   int64_t arena_bytes() const { return arena_bytes_; }
+  // In memory of a device that is not the host: labels, feeds, constants, and
+  // rows of tables with their gradients, for the largest batch.
+  int64_t staged_bytes() const;
 
   // Operations that a run computes, node by node.
   struct NodeCost {

@@ -1,6 +1,7 @@
 // How a plan brings what its runs read from memory of the host to the device,
 // and gradients of rows back. On a device that is the host nothing is copied.
 
+#include "absl/container/flat_hash_set.h"
 #include "common/base/status_macros.h"
 #include "worker/compute/step_plan.h"
 
@@ -14,6 +15,29 @@ size_t BytesOfRows(const RowBatch& table) {
 }
 
 }  // namespace
+
+int64_t StepPlan::staged_bytes() const {
+  if (spec_.device->is_host()) return 0;
+  int64_t bytes = loss_.rows() * loss_.label_width() * int64_t{sizeof(float)};
+  for (const ValueId feed : spec_.feeds) {
+    if (feed != kNoValue) bytes += static_cast<int64_t>(BytesOf(feed));
+  }
+  for (const ValueId table : table_values_) {
+    const int64_t positions = shapes_[table][0] - 1;
+    bytes += 2 * static_cast<int64_t>(BytesOf(table)) +
+             positions * int64_t{sizeof(int32_t)};
+  }
+  absl::flat_hash_set<const void*> constants;
+  for (const auto* places : {&memory_.values, &memory_.again_values}) {
+    for (size_t v = 0; v < places->size(); ++v) {
+      const Place& place = (*places)[v];
+      if (place.kind != Place::Kind::kConstant) continue;
+      if (!constants.insert(place.constant).second) continue;
+      bytes += static_cast<int64_t>(BytesOf(static_cast<ValueId>(v)));
+    }
+  }
+  return bytes;
+}
 
 absl::Status StepPlan::StageConstants() {
   if (spec_.device->is_host() || !constant_at_.empty()) {

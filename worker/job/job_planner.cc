@@ -8,6 +8,7 @@
 #include "common/wire/block_map.h"
 #include "worker/client/ps_client.h"
 #include "worker/compute/loss.h"
+#include "worker/compute/planned_gpu.h"
 #include "worker/data/prefetcher.h"
 #include "worker/embedding/job_rows.h"
 #include "worker/job/prepared_job.h"
@@ -65,6 +66,8 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
   const bool evaluates = spec.data().has_test();
   Executor::Options options = ExecutorOptionsOf(spec, evaluates);
   options.trains = trains;
+  PlannedGpu gpu;
+  if (spec.resources().device() == ResourcesSpec::CUDA) options.device = &gpu;
   WorkerPlan plan;
   SYNCLINE_ASSIGN_OR_RETURN(plan.executor,
                             Executor::Plan(model, training, options));

@@ -17,6 +17,15 @@
 namespace syncline::worker {
 namespace {
 
+std::string DeviceText(const Executor::Options& options) {
+  if (options.device == nullptr) {
+    return absl::StrCat("cpu, ", options.threads,
+                        options.threads == 1 ? " thread" : " threads");
+  }
+  const std::string model = options.device->description().model;
+  return absl::StrCat(options.device->name(), model.empty() ? "" : ", ", model);
+}
+
 // The shapes of one sample that the graph wants.
 struct SampleShape {
   std::vector<FeedShape> feeds;
@@ -242,11 +251,20 @@ class Preparation {
     options.trains = !job_.is_evaluator();
     options.shared_gradients =
         options_.shared_memory && !job_.is_evaluator() && HasPsOnThisHost();
+    const auto device = ChooseDevice(spec().resources().device(), options_);
+    if (!device.ok()) {
+      return problems_.push_back(std::string(device.status().message()));
+    }
+    options.device = *device;
+    job_.device_text = DeviceText(options);
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (absl::IsResourceExhausted(executor.status())) {
-      return problems_.push_back(absl::StrCat(
-          "model: ", executor.status().message(), "; ",
-          DescribeFit(model_, job_.training, options, AvailableMemoryBytes())));
+      return problems_.push_back(
+          absl::StrCat("model: ", executor.status().message(), "; ",
+                       DescribeFit(model_, job_.training, options,
+                                   options.device == nullptr
+                                       ? AvailableMemoryBytes()
+                                       : options.device->FreeBytes())));
     }
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);
@@ -277,6 +295,23 @@ std::string PreparedJob::task_name() const {
   const Task& task = member().task();
   return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
                       task.index());
+}
+
+absl::StatusOr<Device*> ChooseDevice(ResourcesSpec::Device wanted,
+                                     const PrepareOptions& options) {
+  if (wanted == ResourcesSpec::CPU) return nullptr;
+  if (options.gpu == nullptr) {
+    if (wanted != ResourcesSpec::CUDA) return nullptr;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "resources.device: CUDA, but this worker computes on its processors",
+        options.why_no_gpu.empty() ? "" : ": ", options.why_no_gpu));
+  }
+  const absl::Status health = options.gpu->health();
+  if (health.ok()) return options.gpu;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the GPU of this worker has failed, and the process must be started "
+      "again: ",
+      health.message()));
 }
 
 bool FoldsStatistics(const JobSpec& spec) {

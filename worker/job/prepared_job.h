@@ -34,6 +34,9 @@ struct PreparedJob {
   // Shared with slices on their way through gRPC, which point into its memory.
   std::shared_ptr<Executor> executor;
   int threads = 1;  // that it computes with
+  // "cuda:0, NVIDIA H200", or "cpu, 8 threads": what it computes on, for
+  // people.
+  std::string device_text;
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
   std::unique_ptr<Dataset> train;  // null: the evaluator's
@@ -67,6 +70,10 @@ struct PrepareOptions {
   DataRoot data_root;    // where the files of the data are
   std::string work_dir;  // for data that is not kept in memory
   int threads = 1;       // where the job does not say
+  // The GPU of this worker; outlives the job. Null: it has none, for this
+  // reason.
+  Device* gpu = nullptr;
+  std::string why_no_gpu;
   // Gradients may be shared with a ps on this host.
   bool shared_memory = false;
   // Sees what is read while data is loaded; an error ends that. May be null.
@@ -74,6 +81,12 @@ struct PrepareOptions {
   // An error ends the taking of memory. May be null.
   GoOnCheck go_on = nullptr;
 };
+
+// What the executor of a job computes on; null: this machine's processors.
+// Errors: FailedPrecondition, in words for a job's problems: the job wants a
+// GPU and there is none, or the GPU has failed.
+absl::StatusOr<Device*> ChooseDevice(ResourcesSpec::Device wanted,
+                                     const PrepareOptions& options);
 
 // True if steps reduce the statistics of their batches over all workers.
 bool FoldsStatistics(const JobSpec& spec);

@@ -160,6 +160,7 @@ void JobRun::Execute() {
     } else if (!stop_requested()) {
       LogWarning("job failed").Job(job_id()).Status(status);
       reporter_.SendDone(status, /*released=*/false);
+      if (options_.on_failed) options_.on_failed();
     }
   }
   TellKeptResults();
@@ -223,6 +224,8 @@ std::vector<std::string> JobRun::Prepare() {
       {.data_root = options_.data_root,
        .work_dir = options_.work_dir,
        .threads = options_.threads,
+       .gpu = options_.gpu,
+       .why_no_gpu = options_.why_no_gpu,
        .shared_memory = options_.shared_memory,
        .on_read = [this](const std::string& path,
                          size_t bytes) { return OnRead(path, bytes); },
@@ -311,7 +314,10 @@ void JobRun::LogWeights() const {
 }
 
 absl::Status JobRun::TrainAndUpload() {
-  LogInfo("job running").Job(job_id()).Field("task", job_->task_name());
+  LogInfo("job running")
+      .Job(job_id())
+      .Field("task", job_->task_name())
+      .Field("device", job_->device_text);
   if (job_->is_chief()) LogWeights();
   ResultExport exported(*job_, dir_, &results_, &reporter_);
   Trainer trainer(
@@ -349,7 +355,10 @@ absl::Status JobRun::TrainAndUpload() {
 }
 
 absl::Status JobRun::EvaluateAndUpload() {
-  LogInfo("job running").Job(job_id()).Field("task", job_->task_name());
+  LogInfo("job running")
+      .Job(job_id())
+      .Field("task", job_->task_name())
+      .Field("device", job_->device_text);
   Epochs epochs;
   {
     MutexLock lock(&mu_);

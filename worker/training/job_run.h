@@ -41,8 +41,13 @@ class JobRun {
     std::string results_root;
     absl::Duration store_limit = absl::Minutes(30);  // ResultUpload's
     int threads = 1;
+    Device* gpu = nullptr;  // PrepareOptions
+    std::string why_no_gpu;
     uint64_t incarnation = 0;
     bool shared_memory = true;  // with a ps on this host
+    // The job has failed here, and the scheduler has been told; it does not
+    // count this worker as free yet. From the executing thread; may be null.
+    std::function<void()> on_failed;
   };
   // The objects that are pointed to must outlive this one. `send` is
   // thread-safe and does not block.

@@ -11,6 +11,7 @@
 #include "common/system/file.h"
 #include "common/system/log.h"
 #include "common/system/thread_name.h"
+#include "kernels/device/device.h"
 #include "worker/export/artifact_transfer.h"
 #include "worker/export/kept_results.h"
 #include "worker/job/worker_metrics.h"
@@ -52,10 +53,14 @@ class JobWorker final : public Worker {
                       .results_root = options.results_root,
                       .store_limit = options.store_limit,
                       .threads = options.threads,
+                      .gpu = options.gpu,
+                      .why_no_gpu = options.why_no_gpu,
                       .incarnation = options.incarnation,
-                      .shared_memory = options.shared_memory}),
+                      .shared_memory = options.shared_memory,
+                      .on_failed = [this] { CheckGpu(); }}),
         artifacts_(options.artifacts),
         metrics_(options.metrics),
+        on_gpu_lost_(options.on_gpu_lost),
         send_(std::move(send)) {
     thread_ = std::thread([this] { Loop(); });
   }
@@ -136,10 +141,22 @@ class JobWorker final : public Worker {
     SetThreadName("train");
     while (const std::shared_ptr<JobRun> job = AwaitJob()) {
       job->Execute();
+      CheckGpu();
       MutexLock lock(&mu_);
       // The next one may have come right after the last word of this one.
       if (job_ == job) job_.reset();
     }
+  }
+
+  // Before a job that failed is released, so that a process that ends for this
+  // reason is given no other one; and after each job.
+  void CheckGpu() {
+    if (run_options_.gpu == nullptr || gpu_is_lost_) return;
+    const absl::Status health = run_options_.gpu->health();
+    if (health.ok()) return;
+    gpu_is_lost_ = true;
+    LogError("the GPU has failed").Status(health);
+    if (on_gpu_lost_) on_gpu_lost_(health);
   }
 
   // Null: closing.
@@ -154,6 +171,8 @@ class JobWorker final : public Worker {
   const JobRun::Options run_options_;
   const std::shared_ptr<ArtifactTransfer> artifacts_;
   WorkerMetrics metrics_;
+  const std::function<void(const absl::Status&)> on_gpu_lost_;
+  bool gpu_is_lost_ = false;  // as on_gpu_lost_ was told; the thread's
   const std::function<void(DaemonMessage)> send_;
 
   Mutex mu_;

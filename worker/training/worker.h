@@ -13,6 +13,10 @@
 #include "proto/scheduler.pb.h"
 #include "worker/data/reading/data_root.h"
 
+namespace syncline {
+class Device;
+}  // namespace syncline
+
 namespace syncline::worker {
 
 class ArtifactTransfer;
@@ -30,6 +34,13 @@ class Worker {
     // How long storing a result is tried again after a failure.
     absl::Duration store_limit = absl::Minutes(30);
     int threads = 0;  // 0: cores, when the job does not say
+    // That jobs compute on, unless they want the processors; outlives the
+    // worker. Null: there is none, and why jobs that want one are refused.
+    Device* gpu = nullptr;
+    std::string why_no_gpu = {};
+    // The GPU has failed, and the job that used it is over: CUDA then computes
+    // nothing more in this process. Called once, from the thread that trains.
+    std::function<void(const absl::Status& why)> on_gpu_lost = {};
     uint64_t incarnation = 0;
     // The secret of the stream to the scheduler, for what goes there beside it.
     // Thread-safe; used only where `artifacts` is null.

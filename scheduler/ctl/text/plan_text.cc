@@ -25,16 +25,27 @@ struct Line {
   int64_t bytes;
 };
 
+// Of the host; of a worker with a GPU, LinesOfGpu has the rest.
 std::vector<Line> LinesOf(const WorkerPlan& worker) {
   const ExecutorPlan& executor = worker.executor;
+  const bool is_host = executor.device.empty();
   return {{"parameters", executor.parameter_bytes},
           {"gradients", executor.gradient_bytes},
-          {"training arena", executor.training_arena_bytes},
-          {"evaluation arena", executor.evaluation_arena_bytes},
+          {"training arena", is_host ? executor.training_arena_bytes : 0},
+          {"evaluation arena", is_host ? executor.evaluation_arena_bytes : 0},
           {"table rows", worker.row_bytes},
           {"batches", worker.batch_bytes},
           {"messages", worker.message_bytes},
           {"total", worker.memory_bytes()}};
+}
+
+std::vector<Line> LinesOfGpu(const ExecutorPlan& executor) {
+  return {{"parameters", executor.parameter_bytes},
+          {"gradients", executor.gradient_bytes},
+          {"training arena", executor.training_arena_bytes},
+          {"evaluation arena", executor.evaluation_arena_bytes},
+          {"inputs", executor.staged_bytes},
+          {"total", executor.device_bytes()}};
 }
 
 std::vector<Line> LinesOf(const PsPlan& ps) {
@@ -51,6 +62,7 @@ absl::string_view Explain(absl::string_view name) {
   } kAbout[] = {
       {"training arena", "activations and workspaces; others lie in gradients"},
       {"evaluation arena", "in the same memory"},
+      {"inputs", "batches, rows of tables, constants of the model"},
       {"table rows", "of the batches, and those that are kept"},
       {"batches", "read ahead; the data set itself is not in it"},
       {"messages", "on their way, at most"},
@@ -94,6 +106,9 @@ void AppendHeading(const PlanReport& report, std::string* out) {
   if (training.micro_batches() > 1) {
     absl::StrAppend(out, " in ", training.micro_batches(), " parts");
   }
+  if (!report.plan.worker.executor.device.empty()) {
+    absl::StrAppend(out, ", on GPUs");
+  }
   if (training.recompute_segments() > 1) {
     absl::StrAppend(out, ", ", training.recompute_segments(),
                     " segments recomputed");
@@ -120,6 +135,14 @@ void AppendLines(const std::vector<Line>& lines, const std::vector<Line>& plain,
     if (!about.empty()) absl::StrAppend(out, "  ", about);
     absl::StrAppend(out, "\n");
   }
+}
+
+void AppendGpu(const ExecutorPlan& executor, const ExecutorPlan* plain,
+               std::string* out) {
+  if (executor.device.empty()) return;
+  absl::StrAppend(out, "\nIts GPU, besides CUDA's own some 0.5 GiB\n");
+  AppendLines(LinesOfGpu(executor),
+              plain == nullptr ? std::vector<Line>() : LinesOfGpu(*plain), out);
 }
 
 void AppendLengths(const PlanReport& report, std::string* out) {
@@ -243,8 +266,15 @@ void SetPlan(const JobPlan& plan, size_t tensors_max, Struct* object) {
   const ExecutorPlan& executor = plan.worker.executor;
   SetNumber(object, "parameters", static_cast<double>(executor.parameters));
   SetLines(LinesOf(plan.worker), AddObject(object, "worker"));
+  if (!executor.device.empty()) {
+    SetLines(LinesOfGpu(executor), AddObject(object, "worker_gpu"));
+  }
   if (plan.evaluator) {
     SetLines(LinesOf(*plan.evaluator), AddObject(object, "evaluator"));
+    if (!plan.evaluator->executor.device.empty()) {
+      SetLines(LinesOfGpu(plan.evaluator->executor),
+               AddObject(object, "evaluator_gpu"));
+    }
   }
   ListValue* const lengths = AddList(object, "lengths");
   for (const PlannedLength& length : executor.lengths) {
@@ -300,9 +330,12 @@ std::string PlanText(const PlanReport& report) {
   if (!plain.empty()) absl::StrAppendFormat(&out, "%38s", "all at once");
   absl::StrAppend(&out, "\n");
   AppendLines(LinesOf(report.plan.worker), plain, &out);
+  AppendGpu(report.plan.worker.executor,
+            report.plain ? &report.plain->worker.executor : nullptr, &out);
   if (report.plan.evaluator) {
     absl::StrAppend(&out, "\nAn evaluator, if the cluster has one\n");
     AppendLines(LinesOf(*report.plan.evaluator), {}, &out);
+    AppendGpu(report.plan.evaluator->executor, nullptr, &out);
   }
   AppendLengths(report, &out);
   AppendPs(report.plan.ps, &out);

@@ -190,6 +190,13 @@ std::vector<Bad> BadCases() {
       {kWorker, {"--http=x"}, kNoTfConfig, "--http: \"x\""},
       {kWorker, {"--threads=-1"}, kNoTfConfig, "--threads"},
       {kWorker, {"--threads=1025"}, kNoTfConfig, "--threads"},
+      {kWorker,
+       {"--device=gpu"},
+       kNoTfConfig,
+       "\"gpu\" is no device: auto, cpu or cuda:N"},
+      {kWorker, {"--device=cuda:"}, kNoTfConfig, "\"cuda:\" is no device"},
+      {kWorker, {"--device=cuda:-1"}, kNoTfConfig, "\"cuda:-1\" is no device"},
+      {kPs, {"--device=cpu", "--scheduler=s:1"}, kNoTfConfig, "--device"},
       {kPs, {"--lanes=1025", "--scheduler=s:1"}, kNoTfConfig, "--lanes"},
       {kPs,
        {"--in-flight-bytes=16777215", "--scheduler=s:1"},
@@ -338,6 +345,13 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
                                         {"--threads=1024", "--http=off"}, "");
   ASSERT_FALSE(worker.exit_code.has_value()) << worker.text;
   EXPECT_EQ(worker.options.threads, 1024);
+  EXPECT_EQ(worker.options.device, "auto");
+  for (const char* device : {"auto", "cpu", "cuda:0", "cuda:15"}) {
+    const auto with_device = ReadDaemonOptions(
+        DaemonKind::kWorker, {absl::StrCat("--device=", device)}, "");
+    ASSERT_FALSE(with_device.exit_code.has_value()) << with_device.text;
+    EXPECT_EQ(with_device.options.device, device);
+  }
   EXPECT_EQ(worker.options.http, "");
 }
 
@@ -418,6 +432,7 @@ TEST(DaemonOptionsTest, DescribeSaysWhatFollows) {
             "listen: 127.0.0.1:0\n"
             "advertise: where it listens\n"
             "http: 127.0.0.1:0\n"
+            "device: auto\n"
             "job: j\n");
 }
 

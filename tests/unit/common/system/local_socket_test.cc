@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/testing/open_files.h"
 #include "tests/testing/status_matchers.h"
@@ -165,6 +166,18 @@ TEST(LocalSocketTest, RefusesWhatIsNotOneDescriptor) {
               absl::StatusCode::kInvalidArgument);
   }
   EXPECT_EQ(OpenFiles(), before);
+}
+
+TEST(LocalSocketTest, ANameHasOneOwnerUntilItIsClosed) {
+  const std::string name = absl::StrCat("syncline-test-", getpid());
+  {
+    ASSERT_OK_AND_ASSIGN(const FileDescriptor claim, ClaimLocalName(name));
+    EXPECT_TRUE(absl::IsAlreadyExists(ClaimLocalName(name).status()));
+    ASSERT_OK(ClaimLocalName(absl::StrCat(name, "-other")));
+  }
+  ASSERT_OK(ClaimLocalName(name));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(ClaimLocalName(std::string(200, 'x')).status()));
 }
 
 TEST(LocalSocketTest, ABootHasAnId) {

@@ -14,6 +14,7 @@
 #include "tests/testing/training_model.h"
 #include "tests/unit/worker/compute/executor_fixture.h"
 #include "worker/compute/executor.h"
+#include "worker/compute/planned_gpu.h"
 
 namespace syncline::worker {
 namespace {
@@ -103,6 +104,46 @@ TEST(ExecutorCudaTest, ConvolutionsAreThoseOfThisMachine) {
 // A sum that is rounded to 16 bits may be rounded to the next number.
 TEST(ExecutorCudaTest, In16Bits) {
   ExpectSameSteps(Block(), 1, 1, DType::kBfloat16, 4.0 / 256);
+}
+
+// A plan that is made without a GPU is within 5 % of the memory that is then
+// taken on one, where no layer has scratch memory of its device.
+TEST(ExecutorCudaTest, TakesTheMemoryThatWasPlannedWithoutAGpu) {
+  const TrainingModel m = Block();
+  Executor::Options options;
+  PlannedGpu planned;
+  options.device = &planned;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 600;
+  options.eval_batch_size = 900;
+  const auto plan = Executor::Plan(m.model, m.training, options);
+  ASSERT_OK(plan.status());
+  EXPECT_EQ(plan->device, "cuda");
+  EXPECT_EQ(plan->host_bytes(), plan->parameter_bytes + plan->gradient_bytes);
+
+  EmulatedDevice device;
+  const uint64_t before = device.FreeBytes();
+  SeededExecutor executor(m, LossSpec::SOFTMAX_CROSS_ENTROPY, 600, 1, 1, 1,
+                          nullptr, &device);
+  executor.Step(executor.MakeBatch(600));
+  ASSERT_OK(executor.executor().Evaluate(executor.MakeBatch(600)).status());
+  const auto taken = static_cast<double>(before - device.FreeBytes());
+  EXPECT_NEAR(static_cast<double>(plan->device_bytes()), taken, 0.05 * taken);
+}
+
+TEST(ExecutorCudaTest, WhatTheGpuCannotHoldIsRefused) {
+  EmulatedDevice device(1, /*memory_bytes=*/uint64_t{65} << 20);
+  const TrainingModel m = Block();
+  Executor::Options options;
+  options.device = &device;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 10000;
+  const absl::Status refused =
+      Executor::Create(m.model, m.training, options).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::HasSubstr("parameters, gradients and activations on "
+                                   "emulated need "));
 }
 
 TEST(ExecutorCudaTest, TheSameBitsInAnyOrderOfThreads) {

@@ -77,6 +77,36 @@ A step of a worker computes
 )");
 }
 
+TEST(PlanTextTest, AGpuHasLinesOfItsOwn) {
+  PlanReport report = Report();
+  report.plan.worker.executor.device = "cuda";
+  report.plan.worker.executor.staged_bytes = 3 << 10;
+  const std::string text = PlanText(report);
+  EXPECT_THAT(text, HasSubstr("batch 32 in 4 parts, on GPUs"));
+  EXPECT_THAT(text, HasSubstr(R"(The chief
+  parameters             48.0 KiB
+  gradients              48.0 KiB
+  batches                 1.0 KiB  read ahead; the data set itself is not in it
+  total                  97.0 KiB
+
+Its GPU, besides CUDA's own some 0.5 GiB
+  parameters             48.0 KiB
+  gradients              48.0 KiB
+  training arena          1.0 MiB  activations and workspaces; others lie in gradients
+  inputs                  3.0 KiB  batches, rows of tables, constants of the model
+  total                   1.1 MiB
+)"));
+  const auto json = PlanJson(report);
+  EXPECT_EQ(json.fields()
+                .at("worker_gpu")
+                .struct_value()
+                .fields()
+                .at("inputs_bytes")
+                .number_value(),
+            3 << 10);
+  EXPECT_FALSE(PlanJson(Report()).fields().contains("worker_gpu"));
+}
+
 TEST(PlanTextTest, NamesTheBucketsOfLengths) {
   PlanReport report = Report();
   EXPECT_THAT(PlanText(report), Not(HasSubstr("Batches by")));

@@ -1,0 +1,136 @@
+// Goal: a job trains on the GPUs of its workers, or on their processors where
+// it says so; what a GPU cannot hold is refused with what it could; a GPU that
+// fails costs the job that ran, with its name, and no worker. Method: ps and
+// workers in this process with emulated GPUs, against the same job on the
+// processors; the test plays the scheduler.
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/cuda_emulator/emulated_device.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/training_cluster.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using testing::EmulatedDevice;
+using ::testing::HasSubstr;
+
+constexpr int kHidden = 12;
+
+JobSpec Job(ResourcesSpec::Device device) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(64);
+  spec.mutable_data()->mutable_test()->mutable_digits()->set_count(32);
+  spec.mutable_training()->set_batch_size(16);
+  spec.mutable_training()->set_eval_batch_size(16);
+  spec.mutable_training()->set_epochs(1);
+  spec.mutable_resources()->set_device(device);
+  return spec;
+}
+
+class DeviceTrainingTest : public ::testing::Test {
+ protected:
+  void Start(uint32_t workers, std::vector<Device*> gpus) {
+    cluster_ = std::make_unique<TrainingCluster>(TrainingCluster::Options{
+        .workers = workers,
+        .ps = 1,
+        .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
+        .data_root = "",
+        .gpus = std::move(gpus),
+        .on_gpu_lost = [this](const absl::Status& why) {
+          lost_.emplace_back(why.message());
+        }});
+  }
+  TrainingCluster::Outcome Train(ResourcesSpec::Device device) {
+    return cluster_->RunJob(Job(device), MlpModel(784, kHidden, 10));
+  }
+
+  TempDir dir_;
+  int clusters_ = 0;
+  std::vector<std::string> lost_;
+  std::unique_ptr<TrainingCluster> cluster_;
+};
+
+TEST_F(DeviceTrainingTest, GpusTrainAsProcessorsDo) {
+  EmulatedDevice first;
+  EmulatedDevice second;
+  Start(2, {&first, &second});
+  const auto here = Train(ResourcesSpec::CPU);
+  ASSERT_EQ(here.status, absl::OkStatus());
+  EXPECT_EQ(first.launches() + second.launches(), 0);
+  const auto there = Train(ResourcesSpec::CUDA);
+  ASSERT_EQ(there.status, absl::OkStatus());
+  EXPECT_EQ(first.health(), absl::OkStatus());
+  EXPECT_GT(first.launches(), 10);
+  EXPECT_GT(second.launches(), 10);
+  ASSERT_EQ(there.weights.size(), here.weights.size());
+  for (const auto& [name, want] : here.weights) {
+    const std::vector<float>& got = there.weights.at(name);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], 1e-4) << name << " " << i;
+    }
+  }
+  ASSERT_EQ(there.evaluations.size(), here.evaluations.size());
+  EXPECT_NEAR(there.evaluations.back().loss(), here.evaluations.back().loss(),
+              1e-4);
+}
+
+TEST_F(DeviceTrainingTest, AGpuTrainsTwiceWithTheSameBits) {
+  EmulatedDevice one(1);
+  Start(1, {&one});
+  const auto first = Train(ResourcesSpec::AUTO);
+  ASSERT_EQ(first.status, absl::OkStatus());
+  EmulatedDevice other(2);  // another order of blocks and threads
+  Start(1, {&other});
+  EXPECT_EQ(Train(ResourcesSpec::AUTO).weights, first.weights);
+}
+
+TEST_F(DeviceTrainingTest, AJobForGpusIsRefusedWhereThereIsNone) {
+  Start(1, {});
+  EXPECT_THAT(std::string(Train(ResourcesSpec::CUDA).status.message()),
+              HasSubstr("resources.device: CUDA, but this worker computes on "
+                        "its processors: the test gives it none"));
+  EXPECT_EQ(Train(ResourcesSpec::AUTO).status, absl::OkStatus());
+}
+
+TEST_F(DeviceTrainingTest, ABatchThatAGpuCannotHoldIsRefusedWithOneThatItCan) {
+  EmulatedDevice small(1, /*memory_bytes=*/uint64_t{65} << 20);
+  Start(1, {&small});
+  JobSpec spec = Job(ResourcesSpec::CUDA);
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(4096);
+  spec.mutable_training()->set_batch_size(4096);
+  const auto outcome = cluster_->RunJob(spec, MlpModel(784, kHidden, 10));
+  EXPECT_THAT(
+      std::string(outcome.status.message()),
+      AllOf(HasSubstr("gradients and activations on emulated need"),
+            HasSubstr("training.batch_size: "), HasSubstr(" would fit")));
+  EXPECT_EQ(Train(ResourcesSpec::CUDA).status, absl::OkStatus());
+}
+
+TEST_F(DeviceTrainingTest, AGpuThatFailsCostsItsJobAndIsToldOnce) {
+  EmulatedDevice gpu;
+  Start(1, {&gpu});
+  gpu.FailAt(12);
+  EXPECT_THAT(std::string(Train(ResourcesSpec::CUDA).status.message()),
+              HasSubstr("the device was lost"));
+  ASSERT_EQ(lost_.size(), 1u);
+  EXPECT_THAT(lost_[0], HasSubstr("the device was lost"));
+  EXPECT_THAT(std::string(Train(ResourcesSpec::AUTO).status.message()),
+              HasSubstr("the GPU of this worker has failed, and the process "
+                        "must be started again"));
+  EXPECT_EQ(Train(ResourcesSpec::CPU).status, absl::OkStatus());
+  EXPECT_EQ(lost_.size(), 1u);
+}
+
+}  // namespace
+}  // namespace syncline

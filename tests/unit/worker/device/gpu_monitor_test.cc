@@ -1,0 +1,46 @@
+// Goal: what a GPU's driver says becomes metrics, and its silence costs
+// nothing. Method: readings that are made up.
+
+#include "worker/device/gpu_monitor.h"
+
+#include <atomic>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
+
+namespace syncline::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(GpuMonitorTest, ReadingsBecomeGauges) {
+  MetricsRegistry metrics;
+  std::atomic<bool> is_lost = false;
+  std::atomic<int> reads = 0;
+  GpuMonitor monitor(
+      [&]() -> absl::StatusOr<Nvml::Usage> {
+        ++reads;
+        if (is_lost) return absl::InternalError("NVML: GPU is lost");
+        return Nvml::Usage{
+            .utilization = 0.5, .used_bytes = 3000, .memory_bytes = 4096};
+      },
+      &metrics, absl::Milliseconds(5));
+  const auto shows = [&](const char* line) {
+    return Eventually(absl::Seconds(20), [&] {
+      return metrics.Render().find(line) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(shows("syncline_worker_gpu_utilization_ratio 0.5"));
+  EXPECT_TRUE(shows("syncline_worker_gpu_memory_used_bytes 3000"));
+  EXPECT_TRUE(shows("syncline_worker_gpu_memory_bytes 4096"));
+  is_lost = true;
+  const int before = reads;
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(20), [&] { return reads > before + 2; }));
+  EXPECT_THAT(metrics.Render(),
+              HasSubstr("syncline_worker_gpu_utilization_ratio 0.5"));
+}
+
+}  // namespace
+}  // namespace syncline::worker

@@ -1,0 +1,48 @@
+#include "worker/device/gpu_monitor.h"
+
+#include <utility>
+
+#include "common/system/log.h"
+
+namespace syncline::worker {
+
+GpuMonitor::GpuMonitor(Read read, MetricsRegistry* metrics,
+                       absl::Duration period)
+    : read_(std::move(read)),
+      utilization_(metrics->AddGauge(
+          "syncline_worker_gpu_utilization_ratio",
+          "Share of the last second in which a kernel ran on this worker's "
+          "GPU, of any process. 0 to 1.")),
+      used_bytes_(metrics->AddGauge(
+          "syncline_worker_gpu_memory_used_bytes",
+          "Memory of this worker's GPU that is taken, by all processes.")),
+      memory_bytes_(metrics->AddGauge("syncline_worker_gpu_memory_bytes",
+                                      "Memory of this worker's GPU.")),
+      task_("gpu-monitor", period, [this] { Update(); }) {}
+
+std::unique_ptr<GpuMonitor> GpuMonitor::Start(const Device& gpu,
+                                              MetricsRegistry* metrics) {
+  absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Open();
+  if (!nvml.ok()) {
+    LogWarning("the GPU has no metrics").Status(nvml.status());
+    return nullptr;
+  }
+  return std::make_unique<GpuMonitor>(
+      [nvml = std::shared_ptr<Nvml>(*std::move(nvml)),
+       address = gpu.description().address] { return nvml->UsageOf(address); },
+      metrics);
+}
+
+void GpuMonitor::Update() {
+  const absl::StatusOr<Nvml::Usage> usage = read_();
+  if (usage.ok()) {
+    has_failed_ = false;
+    utilization_.Set(usage->utilization);
+    used_bytes_.Set(static_cast<double>(usage->used_bytes));
+    memory_bytes_.Set(static_cast<double>(usage->memory_bytes));
+  } else if (!std::exchange(has_failed_, true)) {
+    LogWarning("the GPU's metrics cannot be read").Status(usage.status());
+  }
+}
+
+}  // namespace syncline::worker
