@@ -114,6 +114,11 @@ absl::StatusOr<Gemm> Gemm::Create(const Shape& shape) {
   SYNCLINE_CHECK(!shape.has_bias || shape.alpha == 1);
   SYNCLINE_CHECK(shape.batch == 1 ||
                  (shape.a_row == 0 && shape.b_row == 0 && shape.c_row == 0));
+  for (const DType type : {shape.a_type, shape.b_type, shape.c_type}) {
+    if (type == DType::kFloat32) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a product of ", DTypeName(type), " is not one of this machine's"));
+  }
   try {
     return Gemm(std::make_unique<Compiled>(shape));
   } catch (const dnnl::error& error) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/dtype.h"
 
 namespace syncline {
 
@@ -29,8 +30,13 @@ class Gemm {
     int64_t a_row = 0, b_row = 0, c_row = 0;
     float alpha = 1;
     bool has_bias = false;  // bias is [n], added to every row; alpha must be 1
+    // Of A, B and C; a bias is float32. For devices (kernels/device/
+    // matrix_product_kernels.h): oneDNN is asked for float32 alone.
+    DType a_type = DType::kFloat32;
+    DType b_type = DType::kFloat32;
+    DType c_type = DType::kFloat32;
   };
-  // Errors: Internal: oneDNN refused.
+  // Errors: InvalidArgument: a type is not float32; Internal: oneDNN refused.
   static absl::StatusOr<Gemm> Create(const Shape& shape);
   Gemm(Gemm&&) noexcept;
   Gemm& operator=(Gemm&&) noexcept;

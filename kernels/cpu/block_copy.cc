@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/block_copy_kernels.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/threads.h"
@@ -51,7 +52,7 @@ void Clear(Stream& stream, const BlockRows& s, float* to) {
 
 const BlockCopyKernels& CpuBlockCopyKernels() {
   static constexpr BlockCopyKernels kKernels = {
-      .copy = Copy, .gradient = Gradient, .clear = Clear};
+      .copy = Copy, .gradient = OnFloat32<Gradient>, .clear = OnFloat32<Clear>};
   return kKernels;
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/dropout_kernels.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/elementwise/philox.h"
@@ -76,7 +77,7 @@ void Widen(Stream& stream, int64_t n, const uint8_t* mask, float* y) {
 
 const DropoutKernels& CpuDropoutKernels() {
   static constexpr DropoutKernels kKernels = {
-      .draw = Draw, .apply = Apply, .widen = Widen};
+      .draw = Draw, .apply = OnFloat32<Apply>, .widen = Widen};
   return kKernels;
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/cpu/report.h"
 #include "kernels/device/gather_kernels.h"
 #include "kernels/named_rows.h"
@@ -101,7 +102,7 @@ int64_t BackwardScratchBytes(const GatherShape& s) {
 const GatherKernels& CpuGatherKernels() {
   static constexpr GatherKernels kKernels = {
       .forward = Forward,
-      .backward = Backward,
+      .backward = OnFloat32<Backward>,
       .backward_scratch_bytes = BackwardScratchBytes};
   return kKernels;
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/cpu/report.h"
 #include "kernels/named_rows.h"
 
@@ -111,7 +112,7 @@ const IndexedKernels& CpuIndexedKernels() {
   static constexpr IndexedKernels kKernels = {
       .find = Find,
       .gather = Gather,
-      .add = Add,
+      .add = OnFloat32<Add>,
       .add_scratch_bytes = AddRunsScratchBytes};
   return kKernels;
 }

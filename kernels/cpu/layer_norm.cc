@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/layer_norm_kernels.h"
 
 namespace syncline {
@@ -14,11 +15,18 @@ void Forward(Stream& stream, const RowNorm& s, const float* x,
   NormalizeRows(s, x, scale, bias, y, mean, inverse);
 }
 
-void Backward(Stream& stream, const RowNorm& s, const float* x,
-              const float* scale, const float* mean, const float* inverse,
-              const float* dy, const RowNormGradients& out) {
+void Backward(Stream& stream, const RowNorm& s, ConstFloats x,
+              ConstFloats scale, const float* mean, const float* inverse,
+              ConstFloats dy, const LayerNormKernels::Gradients& out) {
   const CpuKernel kernel(stream);
-  NormalizeRowsGradient(s, x, scale, mean, inverse, dy, out);
+  NormalizeRowsGradient(s, x, scale, mean, inverse, dy,
+                        {.dx = out.dx,
+                         .dscale = out.dscale,
+                         .dbias = out.dbias,
+                         .add_dx = out.add_dx,
+                         .add_dscale = out.add_dscale,
+                         .add_dbias = out.add_dbias,
+                         .scratch = out.scratch});
 }
 
 void AddMomentsGradient(Stream& stream, const RowNorm& s, const float* x,
@@ -32,7 +40,7 @@ void AddMomentsGradient(Stream& stream, const RowNorm& s, const float* x,
 
 const LayerNormKernels& CpuLayerNormKernels() {
   static constexpr LayerNormKernels kKernels = {
-      .forward = Forward,
+      .forward = OnFloat32<Forward>,
       .backward = Backward,
       .add_moments_gradient = AddMomentsGradient};
   return kKernels;

@@ -3,6 +3,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/matrix_product_kernels.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/gemm.h"
@@ -14,13 +15,13 @@ class CpuMatrixProduct : public MatrixProduct {
  public:
   explicit CpuMatrixProduct(Gemm product) : product_(std::move(product)) {}
 
-  absl::Status Run(Stream& stream, const float* a, const float* b,
-                   const float* bias, float* c) override {
+  absl::Status Run(Stream& stream, ConstFloats a, ConstFloats b,
+                   const float* bias, Floats c) override {
     const CpuKernel kernel(stream);
     return product_.Run(a, b, bias, c);
   }
-  absl::Status Accumulate(Stream& stream, const float* a, const float* b,
-                          float* c) override {
+  absl::Status Accumulate(Stream& stream, ConstFloats a, ConstFloats b,
+                          Floats c) override {
     const CpuKernel kernel(stream);
     return product_.Accumulate(a, b, c);
   }
@@ -51,7 +52,9 @@ void SpreadGradient(Stream& stream, const Broadcast& s, float scale,
 
 const MatrixProductKernels& CpuMatrixProductKernels() {
   static constexpr MatrixProductKernels kKernels = {
-      .make = Make, .spread = SpreadOver, .spread_gradient = SpreadGradient};
+      .make = Make,
+      .spread = OnFloat32<SpreadOver>,
+      .spread_gradient = OnFloat32<SpreadGradient>};
   return kKernels;
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/padding_kernels.h"
 #include "kernels/elementwise/broadcast.h"
 #include "kernels/elementwise/loop.h"
@@ -51,6 +52,8 @@ void Forward(Stream& stream, const Padding& p, const void* x,
   switch (p.element_bytes) {
     case 1:
       return CopyPadded<uint8_t>(p, x, constant, y);
+    case 2:
+      return CopyPadded<uint16_t>(p, x, constant, y);
     case 4:
       return CopyPadded<uint32_t>(p, x, constant, y);
     default:
@@ -87,7 +90,7 @@ void Backward(Stream& stream, const Padding& p, const float* dy,
 
 const PaddingKernels& CpuPaddingKernels() {
   static constexpr PaddingKernels kKernels = {.forward = Forward,
-                                              .backward = Backward};
+                                              .backward = OnFloat32<Backward>};
   return kKernels;
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/reduction_kernels.h"
 #include "kernels/elementwise/binary_loop.h"
 #include "kernels/elementwise/broadcast.h"
@@ -122,18 +123,18 @@ void ProductBackward(Stream& stream, const Broadcast& s, const float* x,
 
 const ReductionKernels& CpuReductionKernels() {
   static constexpr ReductionKernels kKernels = {
-      .sum = Sum,
-      .sum_backward = SumBackward,
+      .sum = OnFloat32<Sum>,
+      .sum_backward = OnFloat32<SumBackward>,
       .functions = {{
 #define SYNCLINE_KERNELS_OF(name) \
-  {Forward<reduction::name>, Backward<reduction::name>},
+  {OnFloat32<Forward<reduction::name>>, OnFloat32<Backward<reduction::name>>},
           SYNCLINE_REDUCTION_FUNCTIONS(SYNCLINE_KERNELS_OF)
 #undef SYNCLINE_KERNELS_OF
       }},
-      .log_sum_exp = LogSumExp,
-      .log_sum_exp_backward = LogSumExpBackward,
-      .product = Product,
-      .product_backward = ProductBackward};
+      .log_sum_exp = OnFloat32<LogSumExp>,
+      .log_sum_exp_backward = OnFloat32<LogSumExpBackward>,
+      .product = OnFloat32<Product>,
+      .product_backward = OnFloat32<ProductBackward>};
   return kKernels;
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/cpu/report.h"
 #include "kernels/device/rotary_kernels.h"
 
@@ -57,7 +58,7 @@ void Turn(Stream& stream, const RotaryShape& s, const float* x,
 }  // namespace
 
 const RotaryKernels& CpuRotaryKernels() {
-  static constexpr RotaryKernels kKernels = {.turn = Turn};
+  static constexpr RotaryKernels kKernels = {.turn = OnFloat32<Turn>};
   return kKernels;
 }
 

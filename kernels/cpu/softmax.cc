@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/softmax_kernels.h"
 #include "kernels/threads.h"
 
@@ -37,8 +38,10 @@ void Backward(Stream& stream, const SoftmaxShape& s, const float* y,
 
 const SoftmaxKernels& CpuSoftmaxKernels() {
   static constexpr SoftmaxKernels kKernels = {
-      .softmax = {Forward<Softmax>, Backward<SoftmaxGradient>},
-      .log_softmax = {Forward<LogSoftmax>, Backward<LogSoftmaxGradient>}};
+      .softmax = {OnFloat32<Forward<Softmax>>,
+                  OnFloat32<Backward<SoftmaxGradient>>},
+      .log_softmax = {OnFloat32<Forward<LogSoftmax>>,
+                      OnFloat32<Backward<LogSoftmaxGradient>>}};
   return kKernels;
 }
 

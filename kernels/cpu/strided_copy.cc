@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/strided_copy_kernels.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/elementwise/loop.h"
@@ -94,6 +95,8 @@ void CopyStrided(const Strided<1>& walk, size_t element_bytes, const void* x,
   switch (element_bytes) {
     case 1:
       return CopyOf<uint8_t>(walk, x, y);
+    case 2:
+      return CopyOf<uint16_t>(walk, x, y);
     case 4:
       return CopyOf<uint32_t>(walk, x, y);
     default:
@@ -103,10 +106,11 @@ void CopyStrided(const Strided<1>& walk, size_t element_bytes, const void* x,
 }
 
 const StridedCopyKernels& CpuStridedCopyKernels() {
-  static constexpr StridedCopyKernels kKernels = {.copy = Copy,
-                                                  .scatter = Scatter,
-                                                  .add = AddStrided,
-                                                  .add_repeated = AddRepeated};
+  static constexpr StridedCopyKernels kKernels = {
+      .copy = Copy,
+      .scatter = OnFloat32<Scatter>,
+      .add = OnFloat32<AddStrided>,
+      .add_repeated = OnFloat32<AddRepeated>};
   return kKernels;
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/triangle_kernels.h"
 
 namespace syncline {
@@ -28,6 +29,8 @@ void Forward(Stream& stream, const TriangleShape& s, size_t element_bytes,
   switch (element_bytes) {
     case 1:
       return Keep<uint8_t>(s, x, y);
+    case 2:
+      return Keep<uint16_t>(s, x, y);
     case 4:
       return Keep<uint32_t>(s, x, y);
     default:
@@ -48,7 +51,7 @@ void Backward(Stream& stream, const TriangleShape& s, const float* dy,
 
 const TriangleKernels& CpuTriangleKernels() {
   static constexpr TriangleKernels kKernels = {.forward = Forward,
-                                               .backward = Backward};
+                                               .backward = OnFloat32<Backward>};
   return kKernels;
 }
 

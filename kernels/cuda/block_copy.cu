@@ -47,8 +47,8 @@ void Copy(Stream& stream, const BlockRows& s, size_t element_bytes,
   });
 }
 
-void Gradient(Stream& stream, const BlockRows& s, const float* from,
-              bool accumulate, float* to) {
+void Gradient(Stream& stream, const BlockRows& s, ConstFloats from,
+              bool accumulate, Floats to) {
   LaunchBlocks(stream, s,
                [accumulate, x = OnDevice(from),
                 y = OnDevice(to)] SYNCLINE_DEVICE(int64_t at, int64_t into) {
@@ -57,7 +57,7 @@ void Gradient(Stream& stream, const BlockRows& s, const float* from,
                });
 }
 
-void Clear(Stream& stream, const BlockRows& s, float* to) {
+void Clear(Stream& stream, const BlockRows& s, Floats to) {
   LaunchBlocks(stream, s,
                [y = OnDevice(to)] SYNCLINE_DEVICE(int64_t, int64_t into) {
                  y[into] = 0;

@@ -3,11 +3,15 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/dtype.h"
 #include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/product_library.h"
@@ -110,6 +114,11 @@ Stored MakeStored(int64_t rows, int64_t columns, bool is_transposed,
   return {rows, columns, row == 0 ? columns : row};
 }
 
+cudaDataType_t CublasTypeOf(DType type) {
+  if (type == DType::kBfloat16) return CUDA_R_16BF;
+  return type == DType::kFloat16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
 class LibraryProduct : public MatrixProduct {
  public:
   LibraryProduct(const Library& library, const MatrixProductShape& shape)
@@ -118,52 +127,62 @@ class LibraryProduct : public MatrixProduct {
     for (cublasLtMatrixLayout_t layout : {a_, b_, c_}) {
       if (layout != nullptr) library_.destroy_layout(layout);
     }
-    for (cublasLtMatmulDesc_t description : {plain_, with_bias_}) {
-      if (description != nullptr) library_.destroy_description(description);
+    for (const Compiled* compiled : {&plain_, &with_bias_}) {
+      if (compiled->description == nullptr) continue;
+      library_.destroy_description(compiled->description);
     }
   }
 
   absl::Status Init() {
     if (IsEmpty()) return absl::OkStatus();
-    SYNCLINE_RETURN_IF_ERROR(
-        MakeLayout(MakeStored(s_.m, s_.k, s_.transpose_a, s_.a_row), &a_));
-    SYNCLINE_RETURN_IF_ERROR(
-        MakeLayout(MakeStored(s_.k, s_.n, s_.transpose_b, s_.b_row), &b_));
     SYNCLINE_RETURN_IF_ERROR(MakeLayout(
-        MakeStored(s_.m, s_.n, /*is_transposed=*/false, s_.c_row), &c_));
-    SYNCLINE_RETURN_IF_ERROR(Describe(CUBLASLT_EPILOGUE_DEFAULT, &plain_));
-    SYNCLINE_RETURN_IF_ERROR(Choose(plain_, &plain_algorithm_));
+        MakeStored(s_.m, s_.k, s_.transpose_a, s_.a_row), s_.a_type, &a_));
+    SYNCLINE_RETURN_IF_ERROR(MakeLayout(
+        MakeStored(s_.k, s_.n, s_.transpose_b, s_.b_row), s_.b_type, &b_));
+    SYNCLINE_RETURN_IF_ERROR(
+        MakeLayout(MakeStored(s_.m, s_.n, /*is_transposed=*/false, s_.c_row),
+                   s_.c_type, &c_));
+    SYNCLINE_RETURN_IF_ERROR(Compile(CUBLASLT_EPILOGUE_DEFAULT, &plain_));
     if (!s_.has_bias) return absl::OkStatus();
-    SYNCLINE_RETURN_IF_ERROR(Describe(CUBLASLT_EPILOGUE_BIAS, &with_bias_));
-    return Choose(with_bias_, &bias_algorithm_);
+    return Compile(CUBLASLT_EPILOGUE_BIAS, &with_bias_);
   }
 
-  absl::Status Run(Stream& stream, const float* a, const float* b,
-                   const float* bias, float* c) override {
+  absl::Status Run(Stream& stream, ConstFloats a, ConstFloats b,
+                   const float* bias, Floats c) override {
     if (IsEmpty()) return absl::OkStatus();
-    if (bias == nullptr) {
-      return Multiply(stream, plain_, plain_algorithm_, a, b, 0, c);
-    }
+    if (bias == nullptr) return Multiply(stream, plain_, a, b, 0, c);
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_,
-        library_.set_description(with_bias_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                 &bias, sizeof(bias)),
+        library_.set_description(with_bias_.description,
+                                 CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                 sizeof(bias)),
         "set the bias");
-    return Multiply(stream, with_bias_, bias_algorithm_, a, b, 0, c);
+    return Multiply(stream, with_bias_, a, b, 0, c);
   }
-  absl::Status Accumulate(Stream& stream, const float* a, const float* b,
-                          float* c) override {
+  absl::Status Accumulate(Stream& stream, ConstFloats a, ConstFloats b,
+                          Floats c) override {
     if (IsEmpty()) return absl::OkStatus();
-    return Multiply(stream, plain_, plain_algorithm_, a, b, 1, c);
+    return Multiply(stream, plain_, a, b, 1, c);
   }
 
  private:
+  // A product with or without bias. Arrays of an arena are aligned, parts of
+  // them may not be; the fast algorithms for 16 bits want 16 bytes.
+  struct Compiled {
+    cublasLtMatmulDesc_t description = nullptr;
+    cublasLtMatmulAlgo_t aligned = {};  // for addresses that are multiples of
+    cublasLtMatmulAlgo_t any = {};      // kAlignment; for all others
+  };
+  static constexpr uint32_t kAlignment = 16;
+
   bool IsEmpty() const { return s_.m == 0 || s_.n == 0 || s_.batch == 0; }
 
-  absl::Status MakeLayout(const Stored& s, cublasLtMatrixLayout_t* layout) {
+  absl::Status MakeLayout(const Stored& s, DType type,
+                          cublasLtMatrixLayout_t* layout) {
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_,
-        library_.make_layout(layout, CUDA_R_32F, s.columns, s.rows, s.row),
+        library_.make_layout(layout, CublasTypeOf(type), s.columns, s.rows,
+                             s.row),
         "describe a matrix");
     const int32_t batch = static_cast<int32_t>(s_.batch);
     const int64_t stride = s.rows * s.row;
@@ -181,9 +200,19 @@ class LibraryProduct : public MatrixProduct {
     return absl::OkStatus();
   }
 
+  absl::Status Compile(cublasLtEpilogue_t epilogue, Compiled* compiled) {
+    SYNCLINE_RETURN_IF_ERROR(Describe(epilogue, &compiled->description));
+    SYNCLINE_RETURN_IF_ERROR(
+        Choose(compiled->description, kAlignment, &compiled->aligned));
+    const size_t element =
+        std::min(DTypeBytes(s_.a_type), DTypeBytes(s_.c_type));
+    return Choose(compiled->description, static_cast<uint32_t>(element),
+                  &compiled->any);
+  }
+
   absl::Status Describe(cublasLtEpilogue_t epilogue,
                         cublasLtMatmulDesc_t* description) {
-    // Not TF32: its products have 11 bits.
+    // Sums are float32. Not TF32: its products have 11 bits.
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_,
         library_.make_description(description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -206,7 +235,7 @@ class LibraryProduct : public MatrixProduct {
 
   // The library's first choice, which depends on shapes and the GPU alone. Of
   // those that need no workspace and split no sum: always the same bits.
-  absl::Status Choose(cublasLtMatmulDesc_t description,
+  absl::Status Choose(cublasLtMatmulDesc_t description, uint32_t alignment,
                       cublasLtMatmulAlgo_t* algorithm) {
     cublasLtMatmulPreference_t preference = nullptr;
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
@@ -216,8 +245,6 @@ class LibraryProduct : public MatrixProduct {
       return library_.set_preference(preference, attribute, &value,
                                      sizeof(value));
     };
-    // Arrays of an arena are aligned, parts of them may not be.
-    const uint32_t alignment = sizeof(float);
     const uint32_t whole_sums = CUBLASLT_REDUCTION_SCHEME_NONE;
     const size_t workspace = 0;
     cublasLtMatmulHeuristicResult_t found = {};
@@ -248,15 +275,24 @@ class LibraryProduct : public MatrixProduct {
     return absl::OkStatus();
   }
 
-  absl::Status Multiply(Stream& stream, cublasLtMatmulDesc_t description,
-                        const cublasLtMatmulAlgo_t& algorithm, const float* a,
-                        const float* b, float keep, float* c) {
+  static bool IsAligned(const void* at) {
+    return reinterpret_cast<uintptr_t>(at) % kAlignment == 0;
+  }
+
+  absl::Status Multiply(Stream& stream, const Compiled& compiled, ConstFloats a,
+                        ConstFloats b, float keep, Floats c) {
+    SYNCLINE_CHECK(a.type() == s_.a_type && b.type() == s_.b_type &&
+                   c.type() == s_.c_type);
+    const bool are_aligned =
+        IsAligned(a.data()) && IsAligned(b.data()) && IsAligned(c.data());
+    const cublasLtMatmulAlgo_t* const algorithm =
+        are_aligned ? &compiled.aligned : &compiled.any;
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_,
-        library_.matmul(library_.handle, description, &s_.alpha, b, b_, a, a_,
-                        &keep, c, c_, c, c_, &algorithm,
-                        /*workspace=*/nullptr, /*workspaceSizeInBytes=*/0,
-                        CudaStreamOf(stream)),
+        library_.matmul(library_.handle, compiled.description, &s_.alpha,
+                        b.data(), b_, a.data(), a_, &keep, c.data(), c_,
+                        c.data(), c_, algorithm, /*workspace=*/nullptr,
+                        /*workspaceSizeInBytes=*/0, CudaStreamOf(stream)),
         "multiply");
     return absl::OkStatus();
   }
@@ -266,10 +302,8 @@ class LibraryProduct : public MatrixProduct {
   cublasLtMatrixLayout_t a_ = nullptr;
   cublasLtMatrixLayout_t b_ = nullptr;
   cublasLtMatrixLayout_t c_ = nullptr;
-  cublasLtMatmulDesc_t plain_ = nullptr;
-  cublasLtMatmulDesc_t with_bias_ = nullptr;
-  cublasLtMatmulAlgo_t plain_algorithm_ = {};
-  cublasLtMatmulAlgo_t bias_algorithm_ = {};
+  Compiled plain_;
+  Compiled with_bias_;
 };
 
 }  // namespace

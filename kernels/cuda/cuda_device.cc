@@ -170,6 +170,9 @@ class CudaDevice : public Device {
   const KernelTable& kernels() const override { return CudaKernelTable(); }
   size_t alignment() const override { return kAlignment; }
   int64_t channel_block() const override { return 1; }
+  bool computes_in(absl::string_view op_type, DType type) const override {
+    return CudaComputesIn(op_type, type);
+  }
   bool is_host() const override { return false; }
 
   // CUDA's calls are for the device that their thread has set.

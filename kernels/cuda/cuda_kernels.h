@@ -3,6 +3,8 @@
 
 // The families of kernels for CUDA, each in the file of its name.
 
+#include "absl/strings/string_view.h"
+#include "common/base/dtype.h"
 #include "kernels/device/kernel_table.h"
 
 namespace syncline {
@@ -46,6 +48,8 @@ const TriangleKernels& CudaTriangleKernels();
 
 // All of them; null where there is none yet.
 const KernelTable& CudaKernelTable();
+// Device::computes_in of a GPU (narrow_operators.cc).
+bool CudaComputesIn(absl::string_view op_type, DType type);
 
 }  // namespace syncline
 

@@ -33,7 +33,7 @@ void Draw(Stream& stream, int64_t n, uint64_t seed, int64_t first, double ratio,
 }
 
 void Apply(Stream& stream, int64_t n, float scale, const uint8_t* mask,
-           const float* x, bool accumulate, float* y) {
+           ConstFloats x, bool accumulate, Floats y) {
   cuda::LaunchElements(
       stream, n,
       [scale, accumulate, mask = OnDevice(mask), x = OnDevice(x),

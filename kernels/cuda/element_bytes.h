@@ -8,11 +8,12 @@
 
 namespace syncline::cuda {
 
-// Calls run(T()) with the unsigned type of so many bytes: 1, 4 or 8. What
-// copies elements need not know more of them.
+// Calls run(T()) with the unsigned type of so many bytes: 1, 2, 4 or 8.
+// What copies elements need not know more of them.
 template <typename Run>
 void WithElementBytes(size_t bytes, Run run) {
   if (bytes == 1) return run(uint8_t{});
+  if (bytes == 2) return run(uint16_t{});
   if (bytes == 4) return run(uint32_t{});
   SYNCLINE_CHECK(bytes == 8);
   run(uint64_t{});

@@ -77,7 +77,7 @@ void Forward(Stream& stream, const GatherShape& s, const void* x,
 
 template <typename Index>
 void AddRows(Stream& stream, const GatherShape& s, const void* indices,
-             const float* dy, float* dx, void* scratch) {
+             ConstFloats dy, Floats dx, void* scratch) {
   cuda::AddNamedRows(
       stream,
       {.outer = s.outer, .rows = s.n, .named = s.indices, .width = s.inner},
@@ -86,7 +86,7 @@ void AddRows(Stream& stream, const GatherShape& s, const void* indices,
 }
 
 void Backward(Stream& stream, const GatherShape& s, const void* indices,
-              const float* dy, bool accumulate, float* dx, void* scratch) {
+              ConstFloats dy, bool accumulate, Floats dx, void* scratch) {
   if (!accumulate) {
     cuda::LaunchElements(
         stream, s.outer * s.n * s.inner,

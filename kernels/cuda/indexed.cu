@@ -86,7 +86,7 @@ void Gather(Stream& stream, const IndexedShape& s, size_t element_bytes,
 }
 
 void Add(Stream& stream, const IndexedShape& s, const int64_t* begins,
-         const float* from, float* to, void* scratch) {
+         ConstFloats from, Floats to, void* scratch) {
   if (s.count == 0 || s.run_length == 0) return;
   cuda::AddNamedRows(
       stream,

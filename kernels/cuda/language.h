@@ -9,6 +9,7 @@
 //   - threadIdx.x, blockIdx.x, blockDim.x, gridDim.x: all of one dimension.
 //   - Global<T>, an array in memory of the device: OnDevice(pointer) makes one
 //     on the host, when the kernel is launched; a kernel indexes it.
+//     ViewAs<U>(array) is the same memory as elements of another type.
 //   - SharedMemory, from which all threads of a block Take the same arrays.
 //   - __syncthreads, and __shfl_xor_sync, __shfl_down_sync, __shfl_sync,
 //     __ballot_sync within a warp.
@@ -43,6 +44,11 @@ using Shared = T*;
 template <typename T>
 Global<T> OnDevice(T* array) {
   return array;
+}
+
+template <typename To, typename From>
+__device__ Global<To> ViewAs(Global<From> array) {
+  return reinterpret_cast<Global<To>>(array);
 }
 
 // The shared memory of a block, as much as its launch said. Every thread takes

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <typeinfo>
 
+#include "kernels/cuda/float_array.h"
 #include "kernels/cuda/language.h"
 
 #if defined(__CUDACC__)

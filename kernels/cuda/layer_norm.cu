@@ -5,6 +5,8 @@
 namespace syncline {
 namespace {
 
+using cuda::ConstFloatArray;
+using cuda::FloatArray;
 using cuda::Global;
 using cuda::OnDevice;
 
@@ -12,10 +14,10 @@ struct ForwardBody {
   RowNorm s;
   bool has_bias;
   bool has_mean;
-  Global<const float> x;
-  Global<const float> scale;
-  Global<const float> bias;
-  Global<float> y;
+  ConstFloatArray x;
+  ConstFloatArray scale;
+  ConstFloatArray bias;
+  FloatArray y;
   Global<float> mean;
   Global<float> inverse;
 
@@ -49,9 +51,8 @@ struct ForwardBody {
   }
 };
 
-void Forward(Stream& stream, const RowNorm& s, const float* x,
-             const float* scale, const float* bias, float* y, float* mean,
-             float* inverse) {
+void Forward(Stream& stream, const RowNorm& s, ConstFloats x, ConstFloats scale,
+             ConstFloats bias, Floats y, float* mean, float* inverse) {
   cuda::LaunchLines(
       stream, s.rows, s.n, /*are_adjacent=*/false,
       ForwardBody{s, bias != nullptr, s.centred && mean != nullptr, OnDevice(x),
@@ -67,12 +68,12 @@ struct ParametersBody {
   bool wants_bias;
   bool add_scale;
   bool add_bias;
-  Global<const float> x;
+  ConstFloatArray x;
   Global<const float> mean;
   Global<const float> inverse;
-  Global<const float> dy;
-  Global<float> dscale;
-  Global<float> dbias;
+  ConstFloatArray dy;
+  FloatArray dscale;
+  FloatArray dbias;
 
   template <typename Group>
   SYNCLINE_DEVICE void operator()(const Group& group, int64_t column,
@@ -103,12 +104,12 @@ struct ParametersBody {
 struct InputBody {
   RowNorm s;
   bool accumulate;
-  Global<const float> x;
-  Global<const float> scale;
+  ConstFloatArray x;
+  ConstFloatArray scale;
   Global<const float> mean;
   Global<const float> inverse;
-  Global<const float> dy;
-  Global<float> dx;
+  ConstFloatArray dy;
+  FloatArray dx;
 
   template <typename Group>
   SYNCLINE_DEVICE void operator()(const Group& group, int64_t row,
@@ -136,9 +137,9 @@ struct InputBody {
   }
 };
 
-void Backward(Stream& stream, const RowNorm& s, const float* x,
-              const float* scale, const float* mean, const float* inverse,
-              const float* dy, const RowNormGradients& out) {
+void Backward(Stream& stream, const RowNorm& s, ConstFloats x,
+              ConstFloats scale, const float* mean, const float* inverse,
+              ConstFloats dy, const LayerNormKernels::Gradients& out) {
   // dx is last: it may lie over dy.
   if (out.dscale != nullptr || out.dbias != nullptr) {
     cuda::LaunchLines(

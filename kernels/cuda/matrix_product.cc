@@ -1,5 +1,7 @@
 #include <memory>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/product_library.h"
 #include "kernels/cuda/spread.h"
@@ -14,9 +16,9 @@ class EmptyProduct : public MatrixProduct {
  public:
   explicit EmptyProduct(const MatrixProductShape& shape) : s_(shape) {}
 
-  absl::Status Run(Stream& stream, const float*, const float*,
-                   const float* bias, float* c) override {
-    const size_t bytes = s_.n * sizeof(float);
+  absl::Status Run(Stream& stream, ConstFloats, ConstFloats, const float* bias,
+                   Floats c) override {
+    const int64_t bytes = c.Bytes(s_.n);
     const int64_t row = s_.c_row == 0 ? s_.n : s_.c_row;
     for (int64_t i = 0; i < s_.batch * s_.m; ++i) {
       if (bias == nullptr) {
@@ -27,8 +29,7 @@ class EmptyProduct : public MatrixProduct {
     }
     return absl::OkStatus();
   }
-  absl::Status Accumulate(Stream&, const float*, const float*,
-                          float*) override {
+  absl::Status Accumulate(Stream&, ConstFloats, ConstFloats, Floats) override {
     return absl::OkStatus();
   }
 
@@ -36,8 +37,21 @@ class EmptyProduct : public MatrixProduct {
   const MatrixProductShape s_;
 };
 
+absl::Status CheckTypes(const MatrixProductShape& s) {
+  const bool is_narrow = Is16Bit(s.c_type);
+  if (s.a_type == s.b_type && (s.c_type == s.a_type || !is_narrow) &&
+      !(is_narrow && s.has_bias)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("a product of ", DTypeName(s.a_type), " and ",
+                   DTypeName(s.b_type), " in ", DTypeName(s.c_type),
+                   s.has_bias ? " with a bias" : "", " is not one of a GPU's"));
+}
+
 absl::StatusOr<std::unique_ptr<MatrixProduct>> Make(
     Device& device, const MatrixProductShape& shape) {
+  SYNCLINE_RETURN_IF_ERROR(CheckTypes(shape));
   if (shape.k == 0) return std::make_unique<EmptyProduct>(shape);
   return cuda::MakeLibraryProduct(device, shape);
 }

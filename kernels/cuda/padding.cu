@@ -6,6 +6,8 @@
 namespace syncline {
 namespace {
 
+using cuda::ConstFloatArray;
+using cuda::FloatArray;
 using cuda::Global;
 using cuda::OnDevice;
 
@@ -82,8 +84,8 @@ SYNCLINE_DEVICE int64_t NextFrom(const Padding& p, const Padding::Axis& axis,
 struct GatherElement {
   Padding p;
   bool accumulate;
-  Global<const float> dy;
-  Global<float> dx;
+  ConstFloatArray dy;
+  FloatArray dx;
 
   SYNCLINE_DEVICE void operator()(int64_t i) const {
     int64_t target[Padding::kAxesMax];
@@ -115,8 +117,8 @@ struct GatherElement {
   }
 };
 
-void Backward(Stream& stream, const Padding& p, const float* dy,
-              bool accumulate, float* dx) {
+void Backward(Stream& stream, const Padding& p, ConstFloats dy, bool accumulate,
+              Floats dx) {
   cuda::LaunchElements(
       stream, p.input_count,
       GatherElement{p, accumulate, OnDevice(dy), OnDevice(dx)});

@@ -9,7 +9,8 @@
 namespace syncline::cuda {
 
 // The library of matrix products: cuBLASLt (cublaslt_product.cc), or a double
-// of tests. REQUIRES: k > 0. Errors: FailedPrecondition: the library is not on
+// of tests. REQUIRES: k > 0, types that MatrixProductKernels::make takes, and
+// arrays of these. Errors: FailedPrecondition: the library is not on
 // this machine; Internal: it refused.
 absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
     Device& device, const MatrixProductShape& shape);

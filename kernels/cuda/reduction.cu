@@ -8,7 +8,7 @@ namespace syncline {
 namespace {
 
 using cuda::BroadcastPlace;
-using cuda::Global;
+using cuda::FloatArray;
 using cuda::OnDevice;
 
 // dx = value(place), or +=. Each element of the input is one of the walk.
@@ -16,7 +16,7 @@ template <typename Value>
 struct GradientKernel {
   bool accumulate;
   Value value;
-  Global<float> dx;
+  FloatArray dx;
 
   SYNCLINE_DEVICE void operator()(const BroadcastPlace& at) const {
     const float d = value(at);
@@ -26,13 +26,13 @@ struct GradientKernel {
 
 template <typename Value>
 void LaunchGradient(Stream& stream, const Broadcast& s, bool accumulate,
-                    const Value& value, float* dx) {
+                    const Value& value, Floats dx) {
   cuda::LaunchBroadcast(stream, s,
                         GradientKernel<Value>{accumulate, value, OnDevice(dx)});
 }
 
-void Sum(Stream& stream, const Broadcast& s, float scale, const float* x,
-         float* y) {
+void Sum(Stream& stream, const Broadcast& s, float scale, ConstFloats x,
+         Floats y) {
   cuda::FoldRepeated(
       stream, s, Side::kB, 0.0,
       [x = OnDevice(x)] SYNCLINE_DEVICE(const BroadcastPlace& at) -> double {
@@ -45,7 +45,7 @@ void Sum(Stream& stream, const Broadcast& s, float scale, const float* x,
 }
 
 void SumBackward(Stream& stream, const Broadcast& s, float scale,
-                 const float* dy, bool accumulate, float* dx) {
+                 ConstFloats dy, bool accumulate, Floats dx) {
   LaunchGradient(
       stream, s, accumulate,
       [scale, dy = OnDevice(dy)] SYNCLINE_DEVICE(
@@ -54,7 +54,7 @@ void SumBackward(Stream& stream, const Broadcast& s, float scale,
 }
 
 template <typename F>
-void Forward(Stream& stream, const Broadcast& s, const float* x, float* y) {
+void Forward(Stream& stream, const Broadcast& s, ConstFloats x, Floats y) {
   cuda::FoldRepeated(
       stream, s, Side::kB, 0.0,
       [x = OnDevice(x)] SYNCLINE_DEVICE(const BroadcastPlace& at) -> double {
@@ -67,8 +67,8 @@ void Forward(Stream& stream, const Broadcast& s, const float* x, float* y) {
 }
 
 template <typename F>
-void Backward(Stream& stream, const Broadcast& s, const float* x,
-              const float* y, const float* dy, bool accumulate, float* dx) {
+void Backward(Stream& stream, const Broadcast& s, ConstFloats x, ConstFloats y,
+              ConstFloats dy, bool accumulate, Floats dx) {
   LaunchGradient(
       stream, s, accumulate,
       [x = OnDevice(x), y = OnDevice(y),
@@ -85,7 +85,7 @@ struct LargerNumber {
   }
 };
 
-void LogSumExp(Stream& stream, const Broadcast& s, const float* x, float* sums,
+void LogSumExp(Stream& stream, const Broadcast& s, ConstFloats x, float* sums,
                float* y) {
   cuda::FoldRepeated(
       stream, s, Side::kB, -INFINITY,
@@ -114,9 +114,9 @@ void LogSumExp(Stream& stream, const Broadcast& s, const float* x, float* sums,
       });
 }
 
-void LogSumExpBackward(Stream& stream, const Broadcast& s, const float* x,
-                       const float* y, const float* dy, bool accumulate,
-                       float* dx) {
+void LogSumExpBackward(Stream& stream, const Broadcast& s, ConstFloats x,
+                       ConstFloats y, ConstFloats dy, bool accumulate,
+                       Floats dx) {
   LaunchGradient(
       stream, s, accumulate,
       [x = OnDevice(x), y = OnDevice(y),
@@ -131,7 +131,7 @@ struct Times {
   SYNCLINE_DEVICE double operator()(double a, double b) const { return a * b; }
 };
 
-void Product(Stream& stream, const Broadcast& s, const float* x,
+void Product(Stream& stream, const Broadcast& s, ConstFloats x,
              double* products, double* zeros, float* y) {
   cuda::FoldRepeated(
       stream, s, Side::kB, 1.0,
@@ -156,9 +156,9 @@ void Product(Stream& stream, const Broadcast& s, const float* x,
       });
 }
 
-void ProductBackward(Stream& stream, const Broadcast& s, const float* x,
+void ProductBackward(Stream& stream, const Broadcast& s, ConstFloats x,
                      const double* products, const double* zeros,
-                     const float* dy, bool accumulate, float* dx) {
+                     ConstFloats dy, bool accumulate, Floats dx) {
   LaunchGradient(
       stream, s, accumulate,
       [x = OnDevice(x), products = OnDevice(products), zeros = OnDevice(zeros),

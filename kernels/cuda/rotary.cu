@@ -6,6 +6,8 @@
 namespace syncline {
 namespace {
 
+using cuda::ConstFloatArray;
+using cuda::FloatArray;
 using cuda::Global;
 using cuda::OnDevice;
 
@@ -15,11 +17,11 @@ struct TurnElement {
   RotaryShape s;
   bool back;
   bool accumulate;
-  Global<const float> x;
-  Global<const float> cosines;
-  Global<const float> sines;
+  ConstFloatArray x;
+  ConstFloatArray cosines;
+  ConstFloatArray sines;
   Global<const int64_t> positions;
-  Global<float> y;
+  FloatArray y;
   cuda::Reporter errors;
 
   SYNCLINE_DEVICE int64_t parts() const { return s.width - s.pairs; }
@@ -62,9 +64,9 @@ struct TurnElement {
   }
 };
 
-void Turn(Stream& stream, const RotaryShape& s, const float* x,
-          const float* cosines, const float* sines, const int64_t* positions,
-          bool back, bool accumulate, float* y, const ErrorSlot& errors) {
+void Turn(Stream& stream, const RotaryShape& s, ConstFloats x,
+          ConstFloats cosines, ConstFloats sines, const int64_t* positions,
+          bool back, bool accumulate, Floats y, const ErrorSlot& errors) {
   cuda::LaunchElements(
       stream, s.batch * s.heads * s.length * (s.width - s.pairs),
       TurnElement{s, back, accumulate, OnDevice(x), OnDevice(cosines),

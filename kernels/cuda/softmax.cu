@@ -6,7 +6,8 @@
 namespace syncline {
 namespace {
 
-using cuda::Global;
+using cuda::ConstFloatArray;
+using cuda::FloatArray;
 using cuda::OnDevice;
 
 // Where a line begins; its elements are `inner` apart.
@@ -17,8 +18,8 @@ SYNCLINE_DEVICE int64_t BeginOf(const SoftmaxShape& s, int64_t line) {
 template <bool kLog>
 struct ForwardBody {
   SoftmaxShape s;
-  Global<const float> x;
-  Global<float> y;
+  ConstFloatArray x;
+  FloatArray y;
 
   template <typename Group>
   SYNCLINE_DEVICE void operator()(const Group& group, int64_t line,
@@ -47,10 +48,10 @@ struct ForwardBody {
 template <bool kLog>
 struct BackwardBody {
   SoftmaxShape s;
-  Global<const float> y;
-  Global<const float> dy;
+  ConstFloatArray y;
+  ConstFloatArray dy;
   bool accumulate;
-  Global<float> dx;
+  FloatArray dx;
 
   template <typename Group>
   SYNCLINE_DEVICE void operator()(const Group& group, int64_t line,
@@ -72,14 +73,14 @@ struct BackwardBody {
 };
 
 template <bool kLog>
-void Forward(Stream& stream, const SoftmaxShape& s, const float* x, float* y) {
+void Forward(Stream& stream, const SoftmaxShape& s, ConstFloats x, Floats y) {
   cuda::LaunchLines(stream, s.outer * s.inner, s.n, s.inner > 1,
                     ForwardBody<kLog>{s, OnDevice(x), OnDevice(y)});
 }
 
 template <bool kLog>
-void Backward(Stream& stream, const SoftmaxShape& s, const float* y,
-              const float* dy, bool accumulate, float* dx) {
+void Backward(Stream& stream, const SoftmaxShape& s, ConstFloats y,
+              ConstFloats dy, bool accumulate, Floats dx) {
   cuda::LaunchLines(stream, s.outer * s.inner, s.n, s.inner > 1,
                     BackwardBody<kLog>{s, OnDevice(y), OnDevice(dy), accumulate,
                                        OnDevice(dx)});

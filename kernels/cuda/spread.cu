@@ -6,7 +6,7 @@ namespace {
 
 struct ScaledGradient {
   float scale;
-  Global<const float> dy;
+  ConstFloatArray dy;
 
   SYNCLINE_DEVICE float operator()(const BroadcastPlace& at) const {
     return scale * dy[at.result];
@@ -15,8 +15,8 @@ struct ScaledGradient {
 
 }  // namespace
 
-void Spread(Stream& stream, const Broadcast& s, float scale, const float* c,
-            float* y) {
+void Spread(Stream& stream, const Broadcast& s, float scale, ConstFloats c,
+            Floats y) {
   LaunchBroadcast(
       stream, s,
       [scale, c = OnDevice(c), y = OnDevice(y)] SYNCLINE_DEVICE(
@@ -24,7 +24,7 @@ void Spread(Stream& stream, const Broadcast& s, float scale, const float* c,
 }
 
 void SpreadGradient(Stream& stream, const Broadcast& s, float scale,
-                    const float* dy, bool accumulate, float* dc) {
+                    ConstFloats dy, bool accumulate, Floats dc) {
   AddUpGradient(stream, s, Side::kB, ScaledGradient{scale, OnDevice(dy)},
                 accumulate, dc);
 }

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_KERNELS_CUDA_SPREAD_H_
 #define SYNCLINE_KERNELS_CUDA_SPREAD_H_
 
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
@@ -10,10 +11,10 @@ class Stream;
 namespace cuda {
 
 // MatrixProductKernels::spread and spread_gradient.
-void Spread(Stream& stream, const Broadcast& s, float scale, const float* c,
-            float* y);
+void Spread(Stream& stream, const Broadcast& s, float scale, ConstFloats c,
+            Floats y);
 void SpreadGradient(Stream& stream, const Broadcast& s, float scale,
-                    const float* dy, bool accumulate, float* dc);
+                    ConstFloats dy, bool accumulate, Floats dc);
 
 }  // namespace cuda
 }  // namespace syncline

@@ -30,8 +30,8 @@ void Copy(Stream& stream, const Strided<1>& walk, size_t element_bytes,
   });
 }
 
-void Scatter(Stream& stream, const Strided<1>& walk, const float* dy,
-             float* dx) {
+void Scatter(Stream& stream, const Strided<1>& walk, ConstFloats dy,
+             Floats dx) {
   cuda::LaunchStrided(
       stream, walk,
       [dy = OnDevice(dy), dx = OnDevice(dx)] SYNCLINE_DEVICE(
@@ -39,7 +39,7 @@ void Scatter(Stream& stream, const Strided<1>& walk, const float* dy,
 }
 
 // Gathered by each element, over the loops that repeat it.
-void Add(Stream& stream, const Strided<1>& walk, const float* dy, float* dx) {
+void Add(Stream& stream, const Strided<1>& walk, ConstFloats dy, Floats dx) {
   cuda::SumTerms(
       stream, walk, /*array=*/0,
       [dy = OnDevice(dy)] SYNCLINE_DEVICE(const int64_t* at) -> double {
@@ -50,8 +50,8 @@ void Add(Stream& stream, const Strided<1>& walk, const float* dy, float* dx) {
       });
 }
 
-void AddRepeated(Stream& stream, const Broadcast& repeats, const float* dy,
-                 bool accumulate, float* dx) {
+void AddRepeated(Stream& stream, const Broadcast& repeats, ConstFloats dy,
+                 bool accumulate, Floats dx) {
   cuda::AddUpGradient(
       stream, repeats, Side::kB,
       [dy = OnDevice(dy)] SYNCLINE_DEVICE(

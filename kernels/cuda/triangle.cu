@@ -38,8 +38,8 @@ void Forward(Stream& stream, const TriangleShape& s, size_t element_bytes,
   });
 }
 
-void Backward(Stream& stream, const TriangleShape& s, const float* dy,
-              bool accumulate, float* dx) {
+void Backward(Stream& stream, const TriangleShape& s, ConstFloats dy,
+              bool accumulate, Floats dx) {
   cuda::LaunchElements(stream, CountOf(s),
                        [s, accumulate, dy = OnDevice(dy),
                         dx = OnDevice(dx)] SYNCLINE_DEVICE(int64_t i) {

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/binary_functions.h"
 #include "kernels/elementwise/broadcast_shape.h"
 
@@ -10,20 +11,20 @@ namespace syncline {
 
 class Stream;
 
-// Functions of two float32 numbers, element by element, broadcast: the list is
+// Functions of two numbers, element by element, broadcast: the list is
 // SYNCLINE_BINARY_FUNCTIONS. NaN stays NaN.
 struct BinaryKernels {
   struct Function {
     // y may be a or b where that has the result's shape.
-    void (*forward)(Stream& stream, const Broadcast& s, const float* a,
-                    const float* b, float* y) = nullptr;
+    void (*forward)(Stream& stream, const Broadcast& s, ConstFloats a,
+                    ConstFloats b, Floats y) = nullptr;
     // The gradient of one operand, into `dx` of that operand's shape: the sum
     // over where it was repeated. Its error does not grow with the number of
     // repetitions. Of a, b and y it reads what BinaryReadsOf says; the others
     // may be null. dx may be dy where the operand has the result's shape.
-    using Backward = void (*)(Stream& stream, const Broadcast& s,
-                              const float* a, const float* b, const float* y,
-                              const float* dy, bool accumulate, float* dx);
+    using Backward = void (*)(Stream& stream, const Broadcast& s, ConstFloats a,
+                              ConstFloats b, ConstFloats y, ConstFloats dy,
+                              bool accumulate, Floats dx);
     Backward backward_a = nullptr;
     Backward backward_b = nullptr;
   };

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/floats.h"
+
 namespace syncline {
 
 class Stream;
@@ -19,14 +21,14 @@ struct BlockRows {
 
 // Addresses are those of the first run. Runs of `from` and `to` do not overlap.
 struct BlockCopyKernels {
-  // Elements of 1, 4 or 8 bytes.
+  // Elements of 1, 2, 4 or 8 bytes.
   void (*copy)(Stream& stream, const BlockRows& s, size_t element_bytes,
                const void* from, void* to) = nullptr;
   // to = from, or += with `accumulate`. `from` may be `to`.
-  void (*gradient)(Stream& stream, const BlockRows& s, const float* from,
-                   bool accumulate, float* to) = nullptr;
+  void (*gradient)(Stream& stream, const BlockRows& s, ConstFloats from,
+                   bool accumulate, Floats to) = nullptr;
   // to = 0.
-  void (*clear)(Stream& stream, const BlockRows& s, float* to) = nullptr;
+  void (*clear)(Stream& stream, const BlockRows& s, Floats to) = nullptr;
 };
 
 }  // namespace syncline

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/by_dtype.h"
 
 namespace syncline {
@@ -16,9 +17,9 @@ struct CastKernels {
   // n elements. Arrays do not overlap.
   using Forward = void (*)(Stream& stream, int64_t n, const void* x, void* y);
   ByDType<ByDType<Forward>> casts;  // [from][to]
-  // Of float32 to float32: dx = dy. dx may be dy.
-  using Backward = void (*)(Stream& stream, int64_t n, const float* dy,
-                            bool accumulate, float* dx);
+  // Of floats to floats: dx = dy. dx may be dy.
+  using Backward = void (*)(Stream& stream, int64_t n, ConstFloats dy,
+                            bool accumulate, Floats dx);
   Backward backward = nullptr;
 };
 

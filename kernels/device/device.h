@@ -151,9 +151,10 @@ class Device {
   // How many neighbouring channels a convolution wants innermost; 1: it takes
   // them row by row (kernels/convolution.h).
   virtual int64_t channel_block() const = 0;
-  // The kernels of this operator take and write arrays of this 16-bit type, and
-  // compute sums and statistics of them in float32. Where they do not, a plan
-  // widens such arrays around kernels for float32 (worker/ops/widened_op.h).
+  // The kernels of this operator take and write arrays of this 16-bit type
+  // (floats.h), and compute sums and statistics of them in float32. Where they
+  // do not, a plan widens such arrays around kernels for float32
+  // (worker/ops/widened_op.h).
   virtual bool computes_in(absl::string_view op_type, DType type) const {
     return false;
   }

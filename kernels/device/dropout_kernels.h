@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/device/floats.h"
+
 namespace syncline {
 
 class Stream;
@@ -19,7 +21,7 @@ struct DropoutKernels {
   // y = x * scale where the mask is 1, else 0, even if x is infinite. y may be
   // x.
   void (*apply)(Stream& stream, int64_t n, float scale, const uint8_t* mask,
-                const float* x, bool accumulate, float* y) = nullptr;
+                ConstFloats x, bool accumulate, Floats y) = nullptr;
   // The mask as float32.
   void (*widen)(Stream& stream, int64_t n, const uint8_t* mask,
                 float* y) = nullptr;

@@ -6,6 +6,7 @@
 
 #include "common/base/dtype.h"
 #include "kernels/device/data_error.h"
+#include "kernels/device/floats.h"
 
 namespace syncline {
 
@@ -19,7 +20,7 @@ struct GatherShape {
   int64_t inner = 1;
   int64_t indices = 1;
   DType index_type = DType::kInt64;
-  size_t element_bytes = 4;  // of the data: 1, 4 or 8
+  size_t element_bytes = 4;  // of the data: 1, 2, 4 or 8
 };
 
 // Rows of an array, by their numbers. Arrays do not overlap. An index that is
@@ -30,13 +31,13 @@ struct GatherKernels {
   void (*forward)(Stream& stream, const GatherShape& s, const void* x,
                   const void* indices, void* y,
                   const ErrorSlot& errors) = nullptr;
-  // dx[o, indices[i]] += dy[o, i], float32; the other rows are 0 unless
+  // dx[o, indices[i]] += dy[o, i]; the other rows are 0 unless
   // `accumulate`. Summands of one row are added in order. The bits of the
   // sum do not depend on where the rows lie, and its error does not grow with
   // their number (kernels/named_rows.h). `scratch` has
   // backward_scratch_bytes(s).
   void (*backward)(Stream& stream, const GatherShape& s, const void* indices,
-                   const float* dy, bool accumulate, float* dx,
+                   ConstFloats dy, bool accumulate, Floats dx,
                    void* scratch) = nullptr;
   int64_t (*backward_scratch_bytes)(const GatherShape& s) = nullptr;
 };

@@ -6,6 +6,7 @@
 
 #include "common/base/dtype.h"
 #include "kernels/device/data_error.h"
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/fixed_list.h"
 
 namespace syncline {
@@ -38,15 +39,15 @@ struct IndexedKernels {
   // is reported as kind 0, with its position among the indices; it counts as 0.
   void (*find)(Stream& stream, const IndexedShape& s, const void* indices,
                int64_t* begins, const ErrorSlot& errors) = nullptr;
-  // y [runs, run_length] = the runs of x, of elements of 1, 4 or 8 bytes; zeros
-  // if x has no elements.
+  // y [runs, run_length] = the runs of x, of elements of 1, 2, 4 or 8 bytes;
+  // zeros if x has no elements.
   void (*gather)(Stream& stream, const IndexedShape& s, size_t element_bytes,
                  const int64_t* begins, const void* x, void* y) = nullptr;
   // to[begins[i] + k] += from[i, k]. Summands of one place are added in
   // order, with an error that does not grow with the number
   // (kernels/named_rows.h). `scratch` has add_scratch_bytes(s).
   void (*add)(Stream& stream, const IndexedShape& s, const int64_t* begins,
-              const float* from, float* to, void* scratch) = nullptr;
+              ConstFloats from, Floats to, void* scratch) = nullptr;
   int64_t (*add_scratch_bytes)(const IndexedShape& s) = nullptr;
 };
 

@@ -8,6 +8,8 @@
 //   - The arguments are the stream, a descriptor of fixed size, inputs and
 //     outputs. Arrays lie in memory of the device, dense and row-major, unless
 //     the family says otherwise.
+//   - Floats and ConstFloats (floats.h) have a type in each call, float32 or 16
+//     bits; where one may be another, they have one type. `float*` is float32.
 //   - Gradients overwrite their result, or add to it with `accumulate`.
 //   - A null family, or a null function: the device does not have it.
 //   - Two calls on the same bits give the same bits.

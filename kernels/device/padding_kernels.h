@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/fixed_list.h"
 #include "kernels/elementwise/host_device.h"
 
@@ -33,7 +34,7 @@ struct Padding {
   PadMode mode = PadMode::kConstant;
   FixedList<Axis, kAxesMax> axes;  // outermost first, at least one
   int64_t input_count = 1;
-  size_t element_bytes = 4;  // 1, 4 or 8
+  size_t element_bytes = 4;  // 1, 2, 4 or 8
 };
 
 // Where in the input's axis element `i` of the result's is from; -1: nowhere,
@@ -65,9 +66,9 @@ struct PaddingKernels {
   // `constant` is one element of the device, of the type of x; null: zero.
   void (*forward)(Stream& stream, const Padding& p, const void* x,
                   const void* constant, void* y) = nullptr;
-  // float32; what repeats adds up in the order of dy.
-  void (*backward)(Stream& stream, const Padding& p, const float* dy,
-                   bool accumulate, float* dx) = nullptr;
+  // What repeats adds up in the order of dy.
+  void (*backward)(Stream& stream, const Padding& p, ConstFloats dy,
+                   bool accumulate, Floats dx) = nullptr;
 };
 
 }  // namespace syncline

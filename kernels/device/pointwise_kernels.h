@@ -4,24 +4,25 @@
 #include <array>
 #include <cstdint>
 
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/pointwise_functions.h"
 
 namespace syncline {
 
 class Stream;
 
-// Functions of one float32 number, over n elements: the list is
+// Functions of one number, over n elements: the list is
 // SYNCLINE_POINTWISE_FUNCTIONS. y may be x, and dx may be dy. NaN stays NaN.
 struct PointwiseKernels {
   struct Function {
     void (*forward)(Stream& stream, const PointwiseSettings& settings,
-                    int64_t n, const float* x, float* y) = nullptr;
+                    int64_t n, ConstFloats x, Floats y) = nullptr;
     // `saved` is what GradientReads(function) says: the input, the output, or
     // nothing, and then it may be null. Null where the function has no
     // derivative.
     void (*backward)(Stream& stream, const PointwiseSettings& settings,
-                     int64_t n, const float* saved, const float* dy,
-                     bool accumulate, float* dx) = nullptr;
+                     int64_t n, ConstFloats saved, ConstFloats dy,
+                     bool accumulate, Floats dx) = nullptr;
   };
   std::array<Function, kPointwiseFunctions> functions;
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/device/data_error.h"
+#include "kernels/device/floats.h"
 
 namespace syncline {
 
@@ -21,15 +22,15 @@ struct RotaryShape {
 };
 
 // Su et al. 2021: pairs (a, b) of a head's elements are turned, to
-// (cos a - sin b, sin a + cos b). float32.
+// (cos a - sin b, sin a + cos b).
 struct RotaryKernels {
   // `positions` is int64 [batch, length], or null if not by_position. `back`
   // turns by the opposite angles. y may be x. The first position that is
   // outside the tables is reported as kind 0, with its number; nothing turns
   // there.
-  void (*turn)(Stream& stream, const RotaryShape& s, const float* x,
-               const float* cosines, const float* sines,
-               const int64_t* positions, bool back, bool accumulate, float* y,
+  void (*turn)(Stream& stream, const RotaryShape& s, ConstFloats x,
+               ConstFloats cosines, ConstFloats sines, const int64_t* positions,
+               bool back, bool accumulate, Floats y,
                const ErrorSlot& errors) = nullptr;
 };
 

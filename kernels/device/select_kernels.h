@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/broadcast_shape.h"
 #include "kernels/elementwise/strided.h"
 
@@ -15,18 +16,18 @@ class Stream;
 // byte. All three may be repeated.
 struct SelectKernels {
   // y = a where the condition is 1, else b. The condition, a and b lie under
-  // the dense result in strides. Elements of 1, 4 or 8 bytes. Arrays do not
+  // the dense result in strides. Elements of 1, 2, 4 or 8 bytes. Arrays do not
   // overlap.
   void (*forward)(Stream& stream, const Strided<3>& walk, size_t element_bytes,
                   const uint8_t* condition, const void* a, const void* b,
                   void* y) = nullptr;
   // The gradient of one of them: dy where it was chosen, that is, where the
-  // condition is `chosen`; summed over where it was repeated. float32. Operand
+  // condition is `chosen`; summed over where it was repeated. Operand
   // a of the shape is that array, and b is the condition. dx may be dy where it
   // has the result's shape.
   void (*backward)(Stream& stream, const Broadcast& s, bool chosen,
-                   const uint8_t* condition, const float* dy, bool accumulate,
-                   float* dx) = nullptr;
+                   const uint8_t* condition, ConstFloats dy, bool accumulate,
+                   Floats dx) = nullptr;
 };
 
 }  // namespace syncline

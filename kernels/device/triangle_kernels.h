@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/host_device.h"
 
 namespace syncline {
@@ -25,12 +26,12 @@ struct TriangleShape {
 };
 
 struct TriangleKernels {
-  // y = x where it is kept, else 0. Elements of 1, 4 or 8 bytes. y may be x.
+  // y = x where it is kept, else 0. Elements of 1, 2, 4 or 8 bytes. y may be x.
   void (*forward)(Stream& stream, const TriangleShape& s, size_t element_bytes,
                   const void* x, void* y) = nullptr;
-  // dx = dy where x was kept, else 0. float32; dx may be dy.
-  void (*backward)(Stream& stream, const TriangleShape& s, const float* dy,
-                   bool accumulate, float* dx) = nullptr;
+  // dx = dy where x was kept, else 0. dx may be dy.
+  void (*backward)(Stream& stream, const TriangleShape& s, ConstFloats dy,
+                   bool accumulate, Floats dx) = nullptr;
 };
 
 }  // namespace syncline

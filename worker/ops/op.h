@@ -23,6 +23,7 @@
 #include "common/model/graph/tensor.h"
 #include "kernels/device/data_error.h"
 #include "kernels/device/device.h"
+#include "kernels/device/floats.h"
 
 namespace syncline::worker {
 
@@ -70,8 +71,16 @@ struct OpSpec {
            wants_gradient.end();
   }
   const KernelTable& kernels() const { return device->kernels(); }
-  // Errors: InvalidArgument: an input that is present is not float32.
+  // float32, or a 16-bit type in which the device computes the operator.
+  bool Computes(DType type) const;
+  // Errors: InvalidArgument: an input that is present is of no such type.
   absl::Status RequireFloat32() const;
+  // For what moves elements as they are. Errors: Unimplemented: one of these
+  // inputs, as HasPosition (operator_list.h) counts them, and the outputs are
+  // floats of two types.
+  absl::Status RequireOneType(uint32_t moved_inputs) const;
+  // True if an input, an output or a gradient has a 16-bit type.
+  bool HasNarrowTypes() const;
   // Errors: InvalidArgument, naming the device: one of `kernels`, families and
   // functions of them, is null.
   template <typename... Kernel>
@@ -123,16 +132,22 @@ class Op {
     StatisticsExchange* statistics = nullptr;
     // Forward has been run in this step, on the same inputs.
     bool again = false;
+    // Of arrays of floats; past the end: float32. CreateTypedOp's Ops fill them
+    // in (widened_op.h).
+    absl::Span<const DType> input_types = {};
+    absl::Span<const DType> output_types = {};
 
-    const float* in(size_t i) const {
-      return i < inputs.size() ? static_cast<const float*>(inputs[i]) : nullptr;
+    ConstFloats in(size_t i) const {
+      return i < inputs.size() ? ConstFloats(inputs[i], At(input_types, i))
+                               : nullptr;
     }
-    float* out(size_t i) const {
-      return i < outputs.size() ? static_cast<float*>(outputs[i]) : nullptr;
+    Floats out(size_t i) const {
+      return i < outputs.size() ? Floats(outputs[i], At(output_types, i))
+                                : nullptr;
     }
   };
-  // Each has the type that its TensorType says, float32 for all Ops but those
-  // that take 16-bit types: they read and write these at the same addresses.
+  // Each has the type that its TensorType says: float32 unless there are types
+  // below.
   struct Gradients {
     // Of the outputs; null: zero. Where a gradient flows from the first output
     // alone (op_table.h), that one's is always there; else at least one is.
@@ -144,10 +159,17 @@ class Op {
     // By input; past the end: false. True: add to what is there (another reader
     // of the value has written it already); else overwrite.
     absl::Span<const bool> accumulates;
+    // As those of Tensors.
+    absl::Span<const DType> output_types = {};
+    absl::Span<const DType> input_types = {};
 
-    const float* out() const { return outputs[0]; }
-    float* in(size_t i) const {
-      return i < inputs.size() ? inputs[i] : nullptr;
+    ConstFloats out(size_t i = 0) const {
+      return i < outputs.size() ? ConstFloats(outputs[i], At(output_types, i))
+                                : nullptr;
+    }
+    Floats in(size_t i) const {
+      return i < inputs.size() ? Floats(inputs[i], At(input_types, i))
+                               : nullptr;
     }
     bool accumulate(size_t i) const {
       return i < accumulates.size() && accumulates[i];
@@ -170,11 +192,17 @@ class Op {
   explicit Op(const Traits& traits) : traits_(traits) {}
 
  private:
+  static DType At(absl::Span<const DType> types, size_t i) {
+    return i < types.size() ? types[i] : DType::kFloat32;
+  }
+
   const Traits traits_;
 };
 
-// Makes a node's Op. Errors: InvalidArgument: an attribute, dtype or shape that
-// the operator does not have; without the node's name, which the caller adds.
+// Makes a node's Op. Errors, without the node's name, which the caller adds:
+// InvalidArgument: an attribute, dtype or shape that the operator does not
+// have; Unimplemented: 16-bit types that the operator's kernels could not take
+// together, or not with one rounding: it is to be widened (widened_op.h).
 using OpFactory = absl::StatusOr<std::unique_ptr<Op>>(const OpSpec& spec);
 
 }  // namespace syncline::worker

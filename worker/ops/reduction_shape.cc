@@ -13,7 +13,7 @@ namespace {
 
 absl::Status RequireFloatData(const OpSpec& spec) {
   const TensorType& input = spec.input(0);
-  if (input.dtype == DType::kFloat32) return absl::OkStatus();
+  if (spec.Computes(input.dtype)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "input 0 is ", DTypeName(input.dtype), "; only float32 is computed"));
 }

@@ -1,5 +1,6 @@
 #include "worker/ops/widened_op.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -221,6 +222,64 @@ class WidenedOp : public Op {
   std::vector<const float*> output_gradients_;
 };
 
+// An Op whose kernels take the types of a plan: it is told them.
+class NarrowOp : public Op {
+ public:
+  NarrowOp(const Traits& traits, const OpSpec& spec, std::unique_ptr<Op> op)
+      : Op(traits), op_(std::move(op)) {
+    for (const TensorType& x : spec.inputs) {
+      input_types_.push_back(FloatTypeOf(x.dtype));
+      input_gradient_types_.push_back(x.gradient_dtype);
+    }
+    for (const TensorType& y : spec.outputs) {
+      output_types_.push_back(FloatTypeOf(y.dtype));
+      output_gradient_types_.push_back(y.gradient_dtype);
+    }
+  }
+
+  absl::Status Forward(const Tensors& t) override {
+    return op_->Forward(Typed(t));
+  }
+  absl::Status Backward(const Tensors& t, const Gradients& g) override {
+    Gradients typed = g;
+    typed.output_types = output_gradient_types_;
+    typed.input_types = input_gradient_types_;
+    return op_->Backward(Typed(t), typed);
+  }
+  absl::Status Explain(const DataError& error) const override {
+    return op_->Explain(error);
+  }
+
+ private:
+  // Arrays of integers are no Floats.
+  static DType FloatTypeOf(DType type) {
+    return Is16Bit(type) ? type : DType::kFloat32;
+  }
+  Tensors Typed(const Tensors& t) const {
+    Tensors typed = t;
+    typed.input_types = input_types_;
+    typed.output_types = output_types_;
+    return typed;
+  }
+
+  const std::unique_ptr<Op> op_;
+  std::vector<DType> input_types_, output_types_;
+  std::vector<DType> input_gradient_types_, output_gradient_types_;
+};
+
+// One value is two inputs, and its gradient, which each of them adds to, has 16
+// bits: it would be rounded twice.
+bool RoundsAGradientTwice(const OpSpec& spec) {
+  const std::vector<ValueId>& values = spec.node->inputs;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!spec.WantsGradient(i) || !Is16Bit(spec.input(i).gradient_dtype)) {
+      continue;
+    }
+    if (std::count(values.begin(), values.end(), values[i]) > 1) return true;
+  }
+  return false;
+}
+
 // kFloat32 if there is none.
 DType NarrowTypeOf(const OpSpec& spec) {
   for (const auto* types : {&spec.inputs, &spec.outputs}) {
@@ -243,37 +302,32 @@ OpSpec InFloat32(const OpSpec& spec) {
   return wide;
 }
 
-// Of an Op for float32 that computes `spec`.
-Op::Traits TraitsOf(const OpSpec& spec, const Op::Traits& op,
-                    const WideCopies& copies) {
+// Arrays share memory only if they have one type.
+Op::Traits SharedByType(const OpSpec& spec, const Op::Traits& op) {
   Op::Traits traits = op;
-  traits.forward_scratch_bytes = copies.forward_scratch_bytes;
-  traits.backward_scratch_bytes = copies.backward_scratch_bytes;
   const TensorType& y = spec.output(0);
   const int in_place = traits.in_place_input;
   if (in_place >= 0 && spec.input(in_place).dtype != y.dtype) {
     traits.in_place_input = -1;
   }
   traits.is_view = op.is_view && spec.input(0).dtype == y.dtype;
-  if (traits.is_view) traits.forward_scratch_bytes = 0;
   traits.gradient_in_place =
       op.gradient_in_place && spec.input(0).gradient_dtype == y.gradient_dtype;
   return traits;
 }
 
-}  // namespace
+// Of an Op for float32 that computes `spec`.
+Op::Traits TraitsOf(const OpSpec& spec, const Op::Traits& op,
+                    const WideCopies& copies) {
+  Op::Traits traits = SharedByType(spec, op);
+  traits.forward_scratch_bytes =
+      traits.is_view ? 0 : copies.forward_scratch_bytes;
+  traits.backward_scratch_bytes = copies.backward_scratch_bytes;
+  return traits;
+}
 
-absl::StatusOr<std::unique_ptr<Op>> CreateTypedOp(const OpSpec& spec) {
-  if (spec.node->op_type == kCastTo16Bits) {
-    auto cast = FindOp("Cast")->make(spec);
-    if (!cast.ok()) return Annotate(cast.status(), Describe(*spec.node));
-    return cast;
-  }
-  const DType type = NarrowTypeOf(spec);
-  if (type == DType::kFloat32 ||
-      spec.device->computes_in(spec.node->op_type, type)) {
-    return CreateOp(spec);
-  }
+absl::StatusOr<std::unique_ptr<Op>> CreateWidenedOp(const OpSpec& spec,
+                                                    DType type) {
   SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, CreateOp(InFloat32(spec)));
   const CastKernels* const casts = spec.kernels().cast;
   absl::Status has_casts = spec.RequireKernels(casts);
@@ -287,6 +341,28 @@ absl::StatusOr<std::unique_ptr<Op>> CreateTypedOp(const OpSpec& spec) {
   LayOutBackward(spec, *casts, op->traits(), &copies);
   const Op::Traits traits = TraitsOf(spec, op->traits(), copies);
   return std::make_unique<WidenedOp>(traits, std::move(op), std::move(copies));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> CreateTypedOp(const OpSpec& spec) {
+  if (spec.node->op_type == kCastTo16Bits) {
+    auto cast = FindOp("Cast")->make(spec);
+    if (!cast.ok()) return Annotate(cast.status(), Describe(*spec.node));
+    return cast;
+  }
+  const DType type = NarrowTypeOf(spec);
+  if (type == DType::kFloat32) return CreateOp(spec);
+  if (spec.device->computes_in(spec.node->op_type, type) &&
+      !RoundsAGradientTwice(spec)) {
+    absl::StatusOr<std::unique_ptr<Op>> op = CreateOp(spec);
+    if (op.ok()) {
+      const Op::Traits traits = SharedByType(spec, (*op)->traits());
+      return std::make_unique<NarrowOp>(traits, spec, *std::move(op));
+    }
+    if (!absl::IsUnimplemented(op.status())) return op;
+  }
+  return CreateWidenedOp(spec, type);
 }
 
 }  // namespace syncline::worker

@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/binary_kernels.h"
 #include "kernels/elementwise/binary_loop.h"
 #include "kernels/elementwise/broadcast.h"
@@ -66,9 +67,9 @@ void Backward(Stream& stream, const Broadcast& s, const float* a,
 
 template <typename F>
 constexpr BinaryKernels::Function KernelsOf() {
-  return {.forward = Forward<F>,
-          .backward_a = Backward<F, Side::kA>,
-          .backward_b = Backward<F, Side::kB>};
+  return {.forward = OnFloat32<Forward<F>>,
+          .backward_a = OnFloat32<Backward<F, Side::kA>>,
+          .backward_b = OnFloat32<Backward<F, Side::kB>>};
 }
 
 }  // namespace

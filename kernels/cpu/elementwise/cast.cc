@@ -1,6 +1,7 @@
 #include "common/base/element_type.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/cast_kernels.h"
 #include "kernels/elementwise/conversion.h"
 #include "kernels/elementwise/loop.h"
@@ -63,7 +64,7 @@ const CastKernels& CpuCastKernels() {
                 .uint8 = KernelsFrom<uint8_t>(),
                 .bfloat16 = {.float32 = ToFloat<ElementType::kBfloat16>},
                 .float16 = {.float32 = ToFloat<ElementType::kFloat16>}},
-      .backward = Backward};
+      .backward = OnFloat32<Backward>};
   return kKernels;
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/clip_kernels.h"
 #include "kernels/elementwise/loop.h"
 
@@ -38,8 +39,8 @@ void Backward(Stream& stream, int64_t n, const float* x, const float* low_bound,
 }  // namespace
 
 const ClipKernels& CpuClipKernels() {
-  static constexpr ClipKernels kKernels = {.forward = Forward,
-                                           .backward = Backward};
+  static constexpr ClipKernels kKernels = {.forward = OnFloat32<Forward>,
+                                           .backward = OnFloat32<Backward>};
   return kKernels;
 }
 

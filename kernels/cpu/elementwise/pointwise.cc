@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/pointwise_kernels.h"
 #include "kernels/elementwise/loop.h"
 #include "kernels/threads.h"
@@ -39,9 +40,10 @@ void Backward(Stream& stream, const PointwiseSettings& settings, int64_t n,
 template <typename F>
 constexpr PointwiseKernels::Function KernelsOf() {
   if constexpr (GradientReadsOf<F>() == GradientReads::kNoGradient) {
-    return {.forward = Forward<F>};
+    return {.forward = OnFloat32<Forward<F>>};
   } else {
-    return {.forward = Forward<F>, .backward = Backward<F>};
+    return {.forward = OnFloat32<Forward<F>>,
+            .backward = OnFloat32<Backward<F>>};
   }
 }
 

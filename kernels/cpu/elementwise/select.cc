@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/cpu/on_float32.h"
 #include "kernels/device/select_kernels.h"
 #include "kernels/elementwise/binary_loop.h"
 #include "kernels/threads.h"
@@ -40,6 +41,8 @@ void Forward(Stream& stream, const Walk& walk, size_t element_bytes,
   switch (element_bytes) {
     case 1:
       return SelectOf<uint8_t>(walk, condition, a, b, y);
+    case 2:
+      return SelectOf<uint16_t>(walk, condition, a, b, y);
     case 4:
       return SelectOf<uint32_t>(walk, condition, a, b, y);
     default:
@@ -61,7 +64,7 @@ void Backward(Stream& stream, const Broadcast& s, bool chosen,
 
 const SelectKernels& CpuSelectKernels() {
   static constexpr SelectKernels kKernels = {.forward = Forward,
-                                             .backward = Backward};
+                                             .backward = OnFloat32<Backward>};
   return kKernels;
 }
 

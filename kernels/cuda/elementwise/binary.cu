@@ -6,8 +6,8 @@ namespace syncline {
 namespace {
 
 template <typename F>
-void Forward(Stream& stream, const Broadcast& s, const float* a, const float* b,
-             float* y) {
+void Forward(Stream& stream, const Broadcast& s, ConstFloats a, ConstFloats b,
+             Floats y) {
   cuda::LaunchBroadcast(
       stream, s,
       [a = cuda::OnDevice(a), b = cuda::OnDevice(b),
@@ -18,10 +18,10 @@ void Forward(Stream& stream, const Broadcast& s, const float* a, const float* b,
 
 template <typename F, Side kSide>
 struct GradientOfElement {
-  cuda::Global<const float> a;
-  cuda::Global<const float> b;
-  cuda::Global<const float> y;
-  cuda::Global<const float> dy;
+  cuda::ConstFloatArray a;
+  cuda::ConstFloatArray b;
+  cuda::ConstFloatArray y;
+  cuda::ConstFloatArray dy;
 
   SYNCLINE_DEVICE float operator()(const cuda::BroadcastPlace& at) const {
     constexpr BinaryReads kReads = BinaryReadsOf<F, kSide>();
@@ -35,9 +35,8 @@ struct GradientOfElement {
 };
 
 template <typename F, Side kSide>
-void Backward(Stream& stream, const Broadcast& s, const float* a,
-              const float* b, const float* y, const float* dy, bool accumulate,
-              float* dx) {
+void Backward(Stream& stream, const Broadcast& s, ConstFloats a, ConstFloats b,
+              ConstFloats y, ConstFloats dy, bool accumulate, Floats dx) {
   cuda::AddUpGradient(
       stream, s, kSide,
       GradientOfElement<F, kSide>{cuda::OnDevice(a), cuda::OnDevice(b),

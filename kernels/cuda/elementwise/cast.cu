@@ -51,8 +51,8 @@ void ToFloat(Stream& stream, int64_t n, const void* x, void* y) {
       });
 }
 
-void Backward(Stream& stream, int64_t n, const float* dy, bool accumulate,
-              float* dx) {
+void Backward(Stream& stream, int64_t n, ConstFloats dy, bool accumulate,
+              Floats dx) {
   cuda::LaunchElements(stream, n,
                        [accumulate, dy = OnDevice(dy),
                         dx = OnDevice(dx)] SYNCLINE_DEVICE(int64_t i) {

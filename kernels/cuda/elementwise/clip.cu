@@ -7,14 +7,14 @@
 namespace syncline {
 namespace {
 
-using cuda::Global;
+using cuda::ConstFloatArray;
 using cuda::OnDevice;
 
 struct Bounds {
   bool has_low;
   bool has_high;
-  Global<const float> low_bound;
-  Global<const float> high_bound;
+  ConstFloatArray low_bound;
+  ConstFloatArray high_bound;
 
   SYNCLINE_DEVICE float low() const {
     return has_low ? static_cast<float>(low_bound[0]) : -INFINITY;
@@ -24,12 +24,12 @@ struct Bounds {
   }
 };
 
-Bounds BoundsOf(const float* low, const float* high) {
+Bounds BoundsOf(ConstFloats low, ConstFloats high) {
   return {low != nullptr, high != nullptr, OnDevice(low), OnDevice(high)};
 }
 
-void Forward(Stream& stream, int64_t n, const float* x, const float* low,
-             const float* high, float* y) {
+void Forward(Stream& stream, int64_t n, ConstFloats x, ConstFloats low,
+             ConstFloats high, Floats y) {
   cuda::LaunchElements(stream, n,
                        [bounds = BoundsOf(low, high), x = OnDevice(x),
                         y = OnDevice(y)] SYNCLINE_DEVICE(int64_t i) {
@@ -40,8 +40,8 @@ void Forward(Stream& stream, int64_t n, const float* x, const float* low,
                        });
 }
 
-void Backward(Stream& stream, int64_t n, const float* x, const float* low,
-              const float* high, const float* dy, bool accumulate, float* dx) {
+void Backward(Stream& stream, int64_t n, ConstFloats x, ConstFloats low,
+              ConstFloats high, ConstFloats dy, bool accumulate, Floats dx) {
   cuda::LaunchElements(
       stream, n,
       [accumulate, bounds = BoundsOf(low, high), x = OnDevice(x),

@@ -9,9 +9,9 @@ template <typename F>
 struct BackwardKernel {
   F f;
   bool accumulate;
-  cuda::Global<const float> saved;
-  cuda::Global<const float> dy;
-  cuda::Global<float> dx;
+  cuda::ConstFloatArray saved;
+  cuda::ConstFloatArray dy;
+  cuda::FloatArray dx;
 
   SYNCLINE_DEVICE void operator()(int64_t i) const {
     float value = 0;
@@ -26,7 +26,7 @@ struct BackwardKernel {
 
 template <typename F>
 void Forward(Stream& stream, const PointwiseSettings& settings, int64_t n,
-             const float* x, float* y) {
+             ConstFloats x, Floats y) {
   cuda::LaunchElements(stream, n,
                        [f = WithSettings<F>(settings), x = cuda::OnDevice(x),
                         y = cuda::OnDevice(y)] SYNCLINE_DEVICE(int64_t i) {
@@ -36,7 +36,7 @@ void Forward(Stream& stream, const PointwiseSettings& settings, int64_t n,
 
 template <typename F>
 void Backward(Stream& stream, const PointwiseSettings& settings, int64_t n,
-              const float* saved, const float* dy, bool accumulate, float* dx) {
+              ConstFloats saved, ConstFloats dy, bool accumulate, Floats dx) {
   cuda::LaunchElements(
       stream, n,
       BackwardKernel<F>{WithSettings<F>(settings), accumulate,

@@ -35,8 +35,8 @@ void Forward(Stream& stream, const Strided<3>& walk, size_t element_bytes,
 }
 
 void Backward(Stream& stream, const Broadcast& s, bool chosen,
-              const uint8_t* condition, const float* dy, bool accumulate,
-              float* dx) {
+              const uint8_t* condition, ConstFloats dy, bool accumulate,
+              Floats dx) {
   cuda::AddUpGradient(
       stream, s, Side::kA,
       [chosen, condition = OnDevice(condition),

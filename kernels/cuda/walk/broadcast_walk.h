@@ -159,7 +159,7 @@ struct WidenedTerm {
 
 struct WriteGradient {
   bool accumulate;
-  Global<float> dx;
+  FloatArray dx;
 
   SYNCLINE_DEVICE void operator()(int64_t i, double value) const {
     const float sum = static_cast<float>(value);
@@ -178,11 +178,11 @@ struct PlainGradient {
 };
 
 // The gradient of one operand: the sum of term(place), float32, over where it
-// was repeated, in float64. dx may be an array that term reads where the
-// operand has the result's shape.
+// was repeated, in float64, and rounded once. dx may be an array that term
+// reads where the operand has the result's shape.
 template <typename Term>
 void AddUpGradient(Stream& stream, const Broadcast& s, Side side,
-                   const Term& term, bool accumulate, float* dx) {
+                   const Term& term, bool accumulate, Floats dx) {
   const WriteGradient write = {accumulate, OnDevice(dx)};
   if ((side == Side::kA ? s.a_count : s.b_count) == s.count) {
     LaunchBroadcast(stream, s, PlainGradient<Term>{term, write});

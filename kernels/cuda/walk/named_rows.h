@@ -70,8 +70,8 @@ struct GatherChain {
   At at;
   Global<const int64_t> is_first;
   Global<const int64_t> next;
-  Global<const float> from;
-  Global<float> to;
+  ConstFloatArray from;
+  FloatArray to;
 
   SYNCLINE_DEVICE void operator()(int64_t element) const {
     const int64_t column = element % s.width;
@@ -118,7 +118,7 @@ struct RowOfRun {
 // to[o, at(i)] += from[o, i]. REQUIRES: at(i) is in [0, rows).
 template <typename At>
 void AddNamedRows(Stream& stream, const NamedRowsShape& s, const At& at,
-                  const float* from, float* to, void* scratch) {
+                  ConstFloats from, Floats to, void* scratch) {
   const Chains chains = ChainRows(stream, s.named, at, scratch);
   LaunchElements(
       stream, s.outer * s.named * s.width,

@@ -148,6 +148,11 @@ Global<T> OnDevice(T* array) {
   return {array, testing::FindEmulatedMemory(array)};
 }
 
+template <typename To, typename From>
+Global<To> ViewAs(const testing::EmulatedArray<From>& array) {
+  return {reinterpret_cast<To*>(array.at()), array.memory()};
+}
+
 class SharedMemory {
  public:
   template <typename T>

@@ -112,6 +112,10 @@ Device::Description EmulatedDevice::description() const {
           .memory_bytes = memory_bytes_};
 }
 
+bool EmulatedDevice::computes_in(absl::string_view op_type, DType type) const {
+  return CudaComputesIn(op_type, type);
+}
+
 absl::StatusOr<DeviceMemory> EmulatedDevice::Allocate(size_t bytes) {
   if (bytes > FreeBytes()) {
     return absl::ResourceExhaustedError(

@@ -31,6 +31,7 @@ class EmulatedDevice : public Device {
   const KernelTable& kernels() const override;
   size_t alignment() const override { return 256; }
   int64_t channel_block() const override { return 1; }
+  bool computes_in(absl::string_view op_type, DType type) const override;
   bool is_host() const override { return false; }
   Description description() const override;
   absl::Status health() override { return status(); }

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "common/base/check.h"
+#include "kernels/cuda/float_array.h"
 #include "kernels/cuda/product_library.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 
@@ -12,12 +14,12 @@ class ProductDouble : public MatrixProduct {
  public:
   explicit ProductDouble(const MatrixProductShape& shape) : s_(shape) {}
 
-  absl::Status Run(Stream& stream, const float* a, const float* b,
-                   const float* bias, float* c) override {
+  absl::Status Run(Stream& stream, ConstFloats a, ConstFloats b,
+                   const float* bias, Floats c) override {
     return Compute(stream, a, b, bias, /*accumulate=*/false, c);
   }
-  absl::Status Accumulate(Stream& stream, const float* a, const float* b,
-                          float* c) override {
+  absl::Status Accumulate(Stream& stream, ConstFloats a, ConstFloats b,
+                          Floats c) override {
     return Compute(stream, a, b, /*bias=*/nullptr, /*accumulate=*/true, c);
   }
 
@@ -36,19 +38,35 @@ class ProductDouble : public MatrixProduct {
   }
 
   template <typename May>
-  bool EachRow(const Matrix& matrix, const float* at, May may) const {
+  bool EachRow(const Matrix& matrix, ConstFloats at, May may) const {
     for (int64_t batch = 0; batch < s_.batch; ++batch) {
       for (int64_t row = 0; row < matrix.rows; ++row) {
-        const float* const begin =
-            at + batch * matrix.stride() + row * matrix.row;
-        if (!may(begin, matrix.columns * sizeof(float))) return false;
+        const ConstFloats begin =
+            at + (batch * matrix.stride() + row * matrix.row);
+        if (!may(begin.data(), begin.Bytes(matrix.columns))) return false;
       }
     }
     return true;
   }
 
-  absl::Status Compute(Stream& stream, const float* a, const float* b,
-                       const float* bias, bool accumulate, float* c) const {
+  static float Read(ConstFloats array, int64_t i) {
+    if (array.type() == DType::kFloat32) {
+      return static_cast<const float*>(array.data())[i];
+    }
+    return WidenAs(array.type(), static_cast<const uint16_t*>(array.data())[i]);
+  }
+  static void Write(Floats array, int64_t i, float value) {
+    if (array.type() == DType::kFloat32) {
+      static_cast<float*>(array.data())[i] = value;
+    } else {
+      static_cast<uint16_t*>(array.data())[i] = NarrowAs(array.type(), value);
+    }
+  }
+
+  absl::Status Compute(Stream& stream, ConstFloats a, ConstFloats b,
+                       const float* bias, bool accumulate, Floats c) const {
+    SYNCLINE_CHECK(a.type() == s_.a_type && b.type() == s_.b_type &&
+                   c.type() == s_.c_type);
     auto& device = static_cast<testing::EmulatedDevice&>(stream.device());
     const Matrix in_a = Stored(s_.m, s_.k, s_.transpose_a, s_.a_row);
     const Matrix in_b = Stored(s_.k, s_.n, s_.transpose_b, s_.b_row);
@@ -74,23 +92,24 @@ class ProductDouble : public MatrixProduct {
     return absl::OkStatus();
   }
 
-  void One(const Matrix& in_a, const float* a, const Matrix& in_b,
-           const float* b, const float* bias, bool accumulate,
-           const Matrix& in_c, float* c) const {
+  void One(const Matrix& in_a, ConstFloats a, const Matrix& in_b, ConstFloats b,
+           const float* bias, bool accumulate, const Matrix& in_c,
+           Floats c) const {
     for (int64_t i = 0; i < s_.m; ++i) {
       for (int64_t j = 0; j < s_.n; ++j) {
         double sum = 0;
         for (int64_t k = 0; k < s_.k; ++k) {
           const float x =
-              s_.transpose_a ? a[k * in_a.row + i] : a[i * in_a.row + k];
+              Read(a, s_.transpose_a ? k * in_a.row + i : i * in_a.row + k);
           const float y =
-              s_.transpose_b ? b[j * in_b.row + k] : b[k * in_b.row + j];
+              Read(b, s_.transpose_b ? j * in_b.row + k : k * in_b.row + j);
           sum += static_cast<double>(x) * y;
         }
-        float& to = c[i * in_c.row + j];
-        to = static_cast<float>(s_.alpha * sum +
-                                (bias == nullptr ? 0 : bias[j]) +
-                                (accumulate ? to : 0));
+        const int64_t at = i * in_c.row + j;
+        Write(c, at,
+              static_cast<float>(s_.alpha * sum +
+                                 (bias == nullptr ? 0 : bias[j]) +
+                                 (accumulate ? Read(c, at) : 0)));
       }
     }
   }

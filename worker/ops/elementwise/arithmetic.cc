@@ -60,7 +60,8 @@ class PowOp : public Op {
 
  private:
   const float* Exponents(const Tensors& t) const {
-    return exponents_.data() == nullptr ? t.in(1) : exponents_.as<float>();
+    if (exponents_.data() != nullptr) return exponents_.as<float>();
+    return t.in(1);
   }
 
   const Broadcast shape_;

@@ -71,7 +71,8 @@ absl::Status RequireOneIntegerType(const OpSpec& spec) {
 }  // namespace
 
 bool IsInteger(DType dtype) {
-  return dtype != DType::kFloat32 && dtype != DType::kFloat64;
+  return dtype != DType::kFloat32 && dtype != DType::kFloat64 &&
+         !Is16Bit(dtype);
 }
 
 absl::StatusOr<std::unique_ptr<Op>> MakeIntegerArithmetic(

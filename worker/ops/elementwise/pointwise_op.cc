@@ -27,7 +27,7 @@ class PointwiseOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    const float* const saved =
+    const ConstFloats saved =
         reads_ == GradientReads::kInput ? t.in(0) : t.out(0);
     kernels_.backward(*t.stream, settings_, count_, saved, g.out(),
                       g.accumulate(0), g.in(0));

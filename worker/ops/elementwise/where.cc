@@ -57,6 +57,7 @@ class WhereOp : public Op {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeWhere(const OpSpec& spec) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(0b110));
   if (spec.input(0).dtype != DType::kBool ||
       spec.input(1).dtype != spec.input(2).dtype) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -1,7 +1,9 @@
 #include "common/base/status_macros.h"
+#include "kernels/device/binary_kernels.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/matrix_product_kernels.h"
 #include "kernels/elementwise/broadcast.h"
+#include "worker/ops/linear/product_types.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
@@ -14,6 +16,9 @@ struct GemmParams {
   float alpha, beta;
   bool adds_c;   // c is given, and beta is not 0
   bool is_bias;  // c goes into the product itself
+  // The product is a float32 array, to which c is added with one rounding:
+  // where the result has 16 bits.
+  bool adds_c_apart = false;
   Broadcast c_over_y;
 };
 
@@ -49,8 +54,30 @@ absl::StatusOr<GemmParams> ParamsOf(const OpSpec& spec) {
   return p;
 }
 
-Op::Traits TraitsOf(const OpSpec& spec) {
+// Where the result has 16 bits. Errors: Unimplemented: c is scaled, or has 16
+// bits and is in a float32 product.
+absl::Status AddInOneRounding(const OpSpec& spec, GemmParams* p) {
+  const bool is_narrow = Is16Bit(spec.output(0).dtype);
+  if (!p->adds_c || !(is_narrow || Is16Bit(spec.input(2).dtype))) {
+    return absl::OkStatus();
+  }
+  const BinaryKernels* const binary = spec.kernels().binary;
+  if (!is_narrow || p->beta != 1 || binary == nullptr) {
+    return absl::UnimplementedError("a summand of two roundings");
+  }
+  SYNCLINE_RETURN_IF_ERROR(
+      spec.RequireKernels((*binary)[BinaryFunction::kAdd].forward));
+  p->adds_c_apart = true;
+  p->is_bias = false;
+  return absl::OkStatus();
+}
+
+Op::Traits TraitsOf(const OpSpec& spec, const GemmParams& params) {
   Op::Traits traits;
+  if (params.adds_c_apart) {
+    traits.forward_scratch_bytes =
+        params.m * params.n * static_cast<int64_t>(sizeof(float));
+  }
   if (spec.WantsGradient(0)) traits.backward_inputs |= 0b10;
   if (spec.WantsGradient(1)) traits.backward_inputs |= 0b01;
   return traits;
@@ -59,14 +86,25 @@ Op::Traits TraitsOf(const OpSpec& spec) {
 class GemmOp : public Op {
  public:
   GemmOp(const OpSpec& spec, const GemmParams& params)
-      : Op(TraitsOf(spec)),
+      : Op(TraitsOf(spec, params)),
         p_(params),
-        kernels_(*spec.kernels().matrix_product) {}
+        kernels_(*spec.kernels().matrix_product) {
+    if (p_.adds_c_apart) {
+      add_ = (*spec.kernels().binary)[BinaryFunction::kAdd].forward;
+    }
+  }
 
   // The product, and those of the gradients that are wanted.
   absl::Status Compile(const OpSpec& spec);
 
   absl::Status Forward(const Tensors& t) override {
+    if (p_.adds_c_apart) {
+      float* const product = static_cast<float*>(t.scratch);
+      SYNCLINE_RETURN_IF_ERROR(product_->Run(*t.stream, t.in(0), t.in(1),
+                                             /*bias=*/nullptr, product));
+      add_(*t.stream, p_.c_over_y, product, t.in(2), t.out(0));
+      return absl::OkStatus();
+    }
     if (!p_.adds_c || p_.is_bias) {
       return product_->Run(*t.stream, t.in(0), t.in(1),
                            p_.is_bias ? t.in(2) : nullptr, t.out(0));
@@ -100,19 +138,28 @@ class GemmOp : public Op {
  private:
   const GemmParams p_;
   const MatrixProductKernels kernels_;
+  decltype(BinaryKernels::Function::forward) add_ = nullptr;
   std::unique_ptr<MatrixProduct> product_, da_, db_;
 };
 
 absl::Status GemmOp::Compile(const OpSpec& spec) {
   const GemmParams& p = p_;
+  const TensorType& a = spec.input(0);
+  const TensorType& b = spec.input(1);
+  const TensorType& y = spec.output(0);
   SYNCLINE_ASSIGN_OR_RETURN(
-      product_, kernels_.make(*spec.device, {.m = p.m,
-                                             .n = p.n,
-                                             .k = p.k,
-                                             .transpose_a = p.transpose_a,
-                                             .transpose_b = p.transpose_b,
-                                             .alpha = p.alpha,
-                                             .has_bias = p.is_bias}));
+      product_,
+      kernels_.make(*spec.device,
+                    {.m = p.m,
+                     .n = p.n,
+                     .k = p.k,
+                     .transpose_a = p.transpose_a,
+                     .transpose_b = p.transpose_b,
+                     .alpha = p.alpha,
+                     .has_bias = p.is_bias,
+                     .a_type = a.dtype,
+                     .b_type = b.dtype,
+                     .c_type = p.adds_c_apart ? DType::kFloat32 : y.dtype}));
   if (spec.WantsGradient(0)) {
     // a [m,k]: dy * op(b)^T.   Stored transposed: op(b) * dy^T.
     MatrixProductShape shape;
@@ -122,6 +169,9 @@ absl::Status GemmOp::Compile(const OpSpec& spec) {
     shape.n = p.transpose_a ? p.m : p.k;
     shape.transpose_a = p.transpose_a && p.transpose_b;
     shape.transpose_b = p.transpose_a || !p.transpose_b;
+    shape.a_type = p.transpose_a ? b.dtype : y.gradient_dtype;
+    shape.b_type = p.transpose_a ? y.gradient_dtype : b.dtype;
+    shape.c_type = a.gradient_dtype;
     SYNCLINE_ASSIGN_OR_RETURN(da_, kernels_.make(*spec.device, shape));
   }
   if (spec.WantsGradient(1)) {
@@ -133,6 +183,9 @@ absl::Status GemmOp::Compile(const OpSpec& spec) {
     shape.n = p.transpose_b ? p.k : p.n;
     shape.transpose_a = p.transpose_b || !p.transpose_a;
     shape.transpose_b = p.transpose_b && p.transpose_a;
+    shape.a_type = p.transpose_b ? y.gradient_dtype : a.dtype;
+    shape.b_type = p.transpose_b ? a.dtype : y.gradient_dtype;
+    shape.c_type = b.gradient_dtype;
     SYNCLINE_ASSIGN_OR_RETURN(db_, kernels_.make(*spec.device, shape));
   }
   return absl::OkStatus();
@@ -145,7 +198,9 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGemm(const OpSpec& spec) {
   const MatrixProductKernels* const family = spec.kernels().matrix_product;
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family));
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->make));
-  SYNCLINE_ASSIGN_OR_RETURN(const GemmParams p, ParamsOf(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(GemmParams p, ParamsOf(spec));
+  SYNCLINE_RETURN_IF_ERROR(RequireTypesOfProducts(spec));
+  SYNCLINE_RETURN_IF_ERROR(AddInOneRounding(spec, &p));
   if (p.adds_c) SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->spread));
   if (spec.WantsGradient(2)) {
     SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->spread_gradient));

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status_macros.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/matrix_product_kernels.h"
 #include "kernels/elementwise/broadcast.h"
+#include "worker/ops/linear/product_types.h"
 #include "worker/ops/op.h"
 
 namespace syncline::worker {
@@ -92,21 +94,35 @@ class MatMulOp : public Op {
     const auto make = [&](const MatrixProductShape& shape) {
       return spec.kernels().matrix_product->make(*spec.device, shape);
     };
-    SYNCLINE_ASSIGN_OR_RETURN(
-        product_, make({.m = p_.m, .n = p_.n, .k = p_.k, .batch = p_.batch}));
+    const TensorType& a = spec.input(0);
+    const TensorType& b = spec.input(1);
+    const TensorType& y = spec.output(0);
+    SYNCLINE_ASSIGN_OR_RETURN(product_, make({.m = p_.m,
+                                              .n = p_.n,
+                                              .k = p_.k,
+                                              .batch = p_.batch,
+                                              .a_type = a.dtype,
+                                              .b_type = b.dtype,
+                                              .c_type = y.dtype}));
     if (spec.WantsGradient(0)) {
       SYNCLINE_ASSIGN_OR_RETURN(da_, make({.m = p_.m,
                                            .n = p_.k,
                                            .k = p_.n,
                                            .transpose_b = true,
-                                           .batch = p_.batch}));
+                                           .batch = p_.batch,
+                                           .a_type = y.gradient_dtype,
+                                           .b_type = b.dtype,
+                                           .c_type = a.gradient_dtype}));
     }
     if (spec.WantsGradient(1)) {
       SYNCLINE_ASSIGN_OR_RETURN(db_, make({.m = p_.k,
                                            .n = p_.n,
                                            .k = p_.m,
                                            .transpose_a = true,
-                                           .batch = p_.batch}));
+                                           .batch = p_.batch,
+                                           .a_type = a.dtype,
+                                           .b_type = y.gradient_dtype,
+                                           .c_type = b.gradient_dtype}));
     }
     return absl::OkStatus();
   }
@@ -144,7 +160,7 @@ class MatMulOp : public Op {
   void ClearGradients(const Tensors& t, const Gradients& g) const {
     for (const auto& [input, count] : {std::pair{0, a_count_}, {1, b_count_}}) {
       if (g.in(input) == nullptr || g.accumulate(input)) continue;
-      t.stream->Clear(g.in(input), count * sizeof(float));
+      t.stream->Clear(g.in(input), g.in(input).Bytes(count));
     }
   }
 
@@ -162,6 +178,15 @@ absl::StatusOr<std::unique_ptr<Op>> MakeMatMul(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(family->make));
   SYNCLINE_ASSIGN_OR_RETURN(MatMulParams p,
                             ParamsOf(spec.input(0).dims, spec.input(1).dims));
+  // The gradient of a matrix in several products is added to by each.
+  const bool adds = std::any_of(
+      p.products.begin(), p.products.end(),
+      [](const auto& part) { return !part.first_a || !part.first_b; });
+  SYNCLINE_RETURN_IF_ERROR(RequireTypesOfProducts(spec));
+  if (adds && (Is16Bit(spec.input(0).gradient_dtype) ||
+               Is16Bit(spec.input(1).gradient_dtype))) {
+    return absl::UnimplementedError("gradients that are sums of products");
+  }
   auto op = std::make_unique<MatMulOp>(spec, std::move(p));
   SYNCLINE_RETURN_IF_ERROR(op->Compile(spec));
   return op;

@@ -145,7 +145,7 @@ class AttentionOp : public Op {
   Attention::Mask MaskIn(const Tensors& t) const {
     Attention::Mask mask = plan_.mask;
     if (mask_is_bool_) {
-      mask.seen = reinterpret_cast<const uint8_t*>(t.in(kMask));
+      mask.seen = static_cast<const uint8_t*>(t.inputs[kMask]);
     } else {
       mask.added = t.in(kMask);
     }
@@ -163,10 +163,12 @@ class AttentionOp : public Op {
     return JoinedKeys(t) + plan_.keys->count();
   }
   const float* KeysOf(const Tensors& t) const {
-    return plan_.keys.has_value() ? JoinedKeys(t) : t.in(kK);
+    if (plan_.keys.has_value()) return JoinedKeys(t);
+    return t.in(kK);
   }
   const float* ValuesOf(const Tensors& t) const {
-    return plan_.keys.has_value() ? JoinedValues(t) : t.in(kV);
+    if (plan_.keys.has_value()) return JoinedValues(t);
+    return t.in(kV);
   }
 
   void Join(const Tensors& t) const {

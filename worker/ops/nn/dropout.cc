@@ -85,7 +85,7 @@ class KeepAllOp : public Op {
         kernels_(kernels) {}
 
   absl::Status Forward(const Tensors& t) override {
-    t.stream->Copy(t.out(0), t.in(0), count_ * sizeof(float));
+    t.stream->Copy(t.out(0), t.in(0), t.in(0).Bytes(count_));
     WriteMask(kernels_, mask_type_, ones_.as<uint8_t>(), t);
     return absl::OkStatus();
   }
@@ -135,7 +135,7 @@ absl::StatusOr<bool> DropsInTraining(const OpSpec& spec) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Op>> MakeDropout(const OpSpec& spec) {
-  if (spec.input(0).dtype != DType::kFloat32) {
+  if (!spec.Computes(spec.input(0).dtype)) {
     return absl::InvalidArgumentError("only float32 is computed");
   }
   SYNCLINE_ASSIGN_OR_RETURN(const float ratio, RatioOf(spec));
@@ -147,6 +147,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeDropout(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(
       spec.RequireKernels(kernels->draw, kernels->apply, kernels->widen));
   if (is_random) return std::make_unique<DropoutOp>(spec, ratio, *kernels);
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(0b1));
   const std::vector<uint8_t> ones(spec.input(0).count(), 1);
   SYNCLINE_ASSIGN_OR_RETURN(
       DeviceMemory uploaded,

@@ -58,13 +58,11 @@ class LayerNormOp : public Op {
     } else {
       ClearGradients(t, g);
     }
-    const auto of = [&](size_t i) {
-      return i < g.outputs.size() ? g.outputs[i] : nullptr;
-    };
-    if (g.in(0) != nullptr && (of(1) != nullptr || of(2) != nullptr)) {
+    if (g.in(0) != nullptr && (g.out(1) != nullptr || g.out(2) != nullptr)) {
       const float* const mean = static_cast<const float*>(t.workspace);
       kernels_.add_moments_gradient(*t.stream, shape_, t.in(0), mean,
-                                    mean + shape_.rows, of(1), of(2), g.in(0));
+                                    mean + shape_.rows, g.out(1), g.out(2),
+                                    g.in(0));
     }
     return absl::OkStatus();
   }
@@ -102,7 +100,8 @@ class LayerNormOp : public Op {
     }
   }
 
-  void Run(const Tensors& t, const Gradients& g, RowNormGradients out) const {
+  void Run(const Tensors& t, const Gradients& g,
+           LayerNormKernels::Gradients out) const {
     const float* const mean = static_cast<const float*>(t.workspace);
     out.scratch = t.scratch;
     kernels_.backward(*t.stream, shape_, t.in(0), t.in(1), mean,
@@ -123,6 +122,11 @@ absl::StatusOr<std::unique_ptr<Op>> MakeLayerNormOp(const OpSpec& spec,
   const Dims& dims = spec.input(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(
       const int64_t axis, ResolveAxis(spec.node->Int("axis", -1), dims.size()));
+  // The gradients of mean and deviation are added to that of the input.
+  if (spec.HasNarrowTypes() &&
+      (spec.output(1).present || spec.output(2).present)) {
+    return absl::UnimplementedError("statistics that are outputs");
+  }
   RowNorm shape;
   shape.rows = ElementCount(absl::MakeConstSpan(dims).first(axis));
   shape.n = ElementCount(absl::MakeConstSpan(dims).subspan(axis));

@@ -56,7 +56,8 @@ class ResizeOp : public Op {
     const float* from = t.in(0);
     float* between = static_cast<float*>(t.scratch);
     for (const Pass& pass : passes_) {
-      float* const to = &pass == &passes_.back() ? t.out(0) : between;
+      float* to = between;
+      if (&pass == &passes_.back()) to = t.out(0);
       kernels_.forward(*t.stream, pass.shape, pass.tables(), from, to);
       from = to;
       between += pass.out_count();
@@ -70,7 +71,8 @@ class ResizeOp : public Op {
     for (size_t p = passes_.size(); p-- > 0;) {
       const Pass& pass = passes_[p];
       if (p > 0) between -= passes_[p - 1].out_count();
-      float* const to = p == 0 ? g.in(0) : between;
+      float* to = between;
+      if (p == 0) to = g.in(0);
       kernels_.backward(*t.stream, pass.shape, pass.tables(), from,
                         p == 0 && g.accumulate(0), to);
       from = to;

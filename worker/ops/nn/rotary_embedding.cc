@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeRotaryEmbedding(const OpSpec& spec) {
   const int64_t heads = spec.node->Int("num_heads", 0);
   const bool fits =
       s.joined ? heads > 0 && dims[2] % heads == 0 : dims.size() == 4;
-  if (!fits || spec.input(kX).dtype != DType::kFloat32) {
+  if (!fits || !spec.Computes(spec.input(kX).dtype)) {
     return absl::InvalidArgumentError(absl::StrCat(
         DTypeName(spec.input(kX).dtype), DimsToString(dims),
         " is not float32 [batch, heads, length, width], nor [batch, length, "

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/model/graph/operator_list.h"
 #include "kernels/device/block_copy_kernels.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/elementwise/broadcast.h"
@@ -45,14 +46,14 @@ class RowParts {
   }
 
   // Gradients; of no part: zero.
-  void CutGradient(Stream& stream, const float* whole, size_t k,
-                   bool accumulate, float* part) const {
+  void CutGradient(Stream& stream, ConstFloats whole, size_t k, bool accumulate,
+                   Floats part) const {
     kernels_.gradient(stream, FromWhole(k), whole + parts_[k].begin, accumulate,
                       part);
   }
-  void JoinGradient(Stream& stream, const float* part, size_t k,
-                    bool accumulate, float* whole) const {
-    float* const to = whole + parts_[k].begin;
+  void JoinGradient(Stream& stream, ConstFloats part, size_t k, bool accumulate,
+                    Floats whole) const {
+    const Floats to = whole + parts_[k].begin;
     if (part != nullptr) {
       kernels_.gradient(stream, IntoWhole(k), part, accumulate, to);
     } else if (!accumulate) {
@@ -119,6 +120,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeConcat(const OpSpec& spec) {
       const int64_t axis,
       ResolveAxis(spec.node->Int("axis", 0), spec.output(0).dims.size()));
   const AroundAxis whole = SplitAt(spec.output(0).dims, axis);
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(kEvery));
   std::vector<RowPart> parts;
   int64_t joined = 0;
   for (const TensorType& input : spec.inputs) {
@@ -160,8 +162,7 @@ class SplitOp : public Op {
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     for (size_t k = 0; k < outputs_.size(); ++k) {
-      outputs_.JoinGradient(*t.stream, g.outputs[k], k, g.accumulate(0),
-                            g.in(0));
+      outputs_.JoinGradient(*t.stream, g.out(k), k, g.accumulate(0), g.in(0));
     }
     return absl::OkStatus();
   }
@@ -177,6 +178,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeSplit(const OpSpec& spec) {
       const int64_t axis,
       ResolveAxis(spec.node->Int("axis", 0), spec.input(0).dims.size()));
   const AroundAxis whole = SplitAt(spec.input(0).dims, axis);
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(kEvery));
   std::vector<RowPart> parts;
   int64_t end = 0;
   for (size_t k = 0; k < spec.outputs.size(); ++k) {

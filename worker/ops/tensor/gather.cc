@@ -62,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeGather(const OpSpec& spec) {
                              .indices = indices.count(),
                              .index_type = indices.dtype,
                              .element_bytes = DTypeBytes(data.dtype)};
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(0b1));
   const GatherKernels* const kernels = spec.kernels().gather;
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(
@@ -94,11 +95,10 @@ class IndexedOp : public Op {
   }
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
-    if (!g.accumulate(0)) {
-      t.stream->Clear(g.in(0), shape_.count * sizeof(float));
-    }
+    const Floats dx = g.in(0);
+    if (!g.accumulate(0)) t.stream->Clear(dx, dx.Bytes(shape_.count));
     kernels_.add(*t.stream, shape_, static_cast<const int64_t*>(t.workspace),
-                 g.out(), g.in(0), t.scratch);
+                 g.out(), dx, t.scratch);
     return absl::OkStatus();
   }
 
@@ -115,6 +115,7 @@ class IndexedOp : public Op {
 absl::StatusOr<std::unique_ptr<Op>> MakeIndexed(const OpSpec& spec,
                                                 const IndexedShape& shape) {
   SYNCLINE_RETURN_IF_ERROR(CheckIndexType(spec.input(1)));
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(0b1));
   const IndexedKernels* const kernels = spec.kernels().indexed;
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->find, kernels->gather,

@@ -22,7 +22,7 @@ class StridedCopyOp : public Op {
         each_once_(each_once),
         repeats_(repeats),
         element_bytes_(DTypeBytes(spec.input(0).dtype)),
-        gradient_bytes_(spec.input(0).count() * sizeof(float)) {}
+        input_count_(spec.input(0).count()) {}
 
   absl::Status Forward(const Tensors& t) override {
     kernels_.copy(*t.stream, walk_, element_bytes_, t.inputs[0], t.outputs[0]);
@@ -36,8 +36,9 @@ class StridedCopyOp : public Op {
     } else if (repeats_.has_value()) {
       kernels_.add_repeated(*t.stream, *repeats_, g.out(), accumulate, g.in(0));
     } else {
-      if (!accumulate) t.stream->Clear(g.in(0), gradient_bytes_);
-      kernels_.add(*t.stream, walk_, g.out(), g.in(0));
+      const Floats dx = g.in(0);
+      if (!accumulate) t.stream->Clear(dx, dx.Bytes(input_count_));
+      kernels_.add(*t.stream, walk_, g.out(), dx);
     }
     return absl::OkStatus();
   }
@@ -48,12 +49,13 @@ class StridedCopyOp : public Op {
   const bool each_once_;
   const std::optional<Broadcast> repeats_;
   const size_t element_bytes_;
-  const size_t gradient_bytes_;
+  const int64_t input_count_;
 };
 
 absl::StatusOr<std::unique_ptr<Op>> MakeCopy(
     const OpSpec& spec, const Strided<1>& walk, bool each_once,
     const std::optional<Broadcast>& repeats) {
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(0b1));
   const StridedCopyKernels* const kernels = spec.kernels().strided_copy;
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->copy));

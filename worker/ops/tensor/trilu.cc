@@ -58,6 +58,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeTrilu(const OpSpec& spec) {
     const int64_t most = shape.rows + shape.columns;
     shape.diagonal = std::clamp(k[0], -most, most);
   }
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(0b1));
   const TriangleKernels* const kernels = spec.kernels().triangle;
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
   SYNCLINE_RETURN_IF_ERROR(

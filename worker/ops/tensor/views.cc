@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Op>> MakeView(const OpSpec& spec) {
         absl::StrCat("shape ", DimsToString(spec.input(0).dims),
                      " cannot become ", DimsToString(spec.output(0).dims)));
   }
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOneType(0b1));
   const BlockCopyKernels* const kernels = spec.kernels().block_copy;
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels));
   SYNCLINE_RETURN_IF_ERROR(spec.RequireKernels(kernels->gradient));

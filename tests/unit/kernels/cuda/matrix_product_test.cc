@@ -2,10 +2,14 @@
 // Method: shapes with strides, transposes, batches and bias, on an emulated
 // device whose library is a double.
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/dtype.h"
+#include "common/base/element_type.h"
 #include "gmock/gmock.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cuda/cuda_kernels.h"
@@ -71,6 +75,100 @@ std::vector<std::vector<float>> Compute(Device& device,
       absl::OkStatus());
   read();
   return results;
+}
+
+// 16 bits of each value; and the values that they are.
+struct Rounded {
+  explicit Rounded(const std::vector<float>& from, ElementType type)
+      : bits(from.size()), values(from.size()) {
+    Narrow(type, from.data(), bits.data(), bits.size());
+    Widen(type, bits.data(), values.data(), values.size());
+  }
+  std::vector<uint16_t> bits;
+  std::vector<float> values;
+};
+
+// C += A B on an emulated device, C in 16 bits or not, against the sums in
+// float64, rounded once.
+void ExpectOneRounding(DType type, bool c_is_narrow) {
+  const ElementType element =
+      type == DType::kBfloat16 ? ElementType::kBfloat16 : ElementType::kFloat16;
+  const MatrixProductShape s = {.m = 3,
+                                .n = 4,
+                                .k = 5,
+                                .a_type = type,
+                                .b_type = type,
+                                .c_type = c_is_narrow ? type : DType::kFloat32};
+  const Arrays host = Draw(s);
+  const Rounded a(host.a, element), b(host.b, element), c(host.c, element);
+  EmulatedDevice device;
+  const auto product = *device.kernels().matrix_product->make(device, s);
+  const auto stream = *device.MakeStream();
+  const DeviceMemory on_a = *Upload(device, absl::MakeConstSpan(a.bits));
+  const DeviceMemory on_b = *Upload(device, absl::MakeConstSpan(b.bits));
+  const DeviceMemory on_c =
+      c_is_narrow ? *Upload(device, absl::MakeConstSpan(c.bits))
+                  : *Upload(device, absl::MakeConstSpan(c.values));
+  ASSERT_EQ(product->Accumulate(*stream, {on_a.data(), type},
+                                {on_b.data(), type}, {on_c.data(), s.c_type}),
+            absl::OkStatus());
+  std::vector<float> want;
+  for (int64_t i = 0; i < s.m * s.n; ++i) {
+    double sum = c.values[i];
+    for (int64_t k = 0; k < s.k; ++k) {
+      sum += static_cast<double>(a.values[i / s.n * s.k + k]) *
+             b.values[k * s.n + i % s.n];
+    }
+    want.push_back(static_cast<float>(sum));
+  }
+  if (c_is_narrow) {
+    std::vector<uint16_t> got(want.size());
+    stream->CopyToHost(got.data(), on_c.data(), 2 * got.size());
+    ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+    EXPECT_EQ(got, Rounded(want, element).bits);
+  } else {
+    std::vector<float> got(want.size());
+    stream->CopyToHost(got.data(), on_c.data(), 4 * got.size());
+    ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+    EXPECT_EQ(got, want);
+  }
+}
+
+TEST(CudaMatrixProductTest, In16BitsResultsAreRoundedOnce) {
+  for (const DType type : {DType::kBfloat16, DType::kFloat16}) {
+    ExpectOneRounding(type, /*c_is_narrow=*/true);
+    ExpectOneRounding(type, /*c_is_narrow=*/false);
+  }
+}
+
+TEST(CudaMatrixProductTest, TypesThatAreNotMultipliedAreRefused) {
+  EmulatedDevice device;
+  const auto make = [&](const MatrixProductShape& s) {
+    return std::string(
+        device.kernels().matrix_product->make(device, s).status().message());
+  };
+  constexpr DType kNarrow = DType::kBfloat16;
+  EXPECT_EQ(make({.m = 1, .n = 1, .k = 1, .b_type = kNarrow}),
+            "a product of float32 and bfloat16 in float32 is not one of a "
+            "GPU's");
+  EXPECT_EQ(make({.m = 1, .n = 1, .k = 1, .c_type = kNarrow}),
+            "a product of float32 and float32 in bfloat16 is not one of a "
+            "GPU's");
+  EXPECT_EQ(make({.m = 1,
+                  .n = 1,
+                  .k = 1,
+                  .has_bias = true,
+                  .a_type = kNarrow,
+                  .b_type = kNarrow,
+                  .c_type = kNarrow}),
+            "a product of bfloat16 and bfloat16 in bfloat16 with a bias is not "
+            "one of a GPU's");
+  EXPECT_EQ(ThisMachine()
+                .kernels()
+                .matrix_product->make(ThisMachine(), {.a_type = kNarrow})
+                .status()
+                .message(),
+            "a product of bfloat16 is not one of this machine's");
 }
 
 TEST(CudaMatrixProductTest, ComputesAsThisMachineDoes) {

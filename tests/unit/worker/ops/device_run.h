@@ -13,11 +13,16 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
+#include "common/base/dtype.h"
+#include "common/base/element_type.h"
+#include "common/model/graph/operator_list.h"
 #include "kernels/device/data_error.h"
 #include "kernels/device/device.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/op_case.h"
+#include "worker/compute/type_rules.h"
 #include "worker/ops/op_table.h"
+#include "worker/ops/widened_op.h"
 
 namespace syncline::worker {
 
@@ -25,11 +30,15 @@ using testing::DoubleArray;
 using testing::OpCase;
 using testing::ToFloats;
 
-// One operator and all its memory, on one device.
+// One operator and all its memory, on one device. With a 16-bit `type` its
+// arrays have the types that a plan gives them by the operator's rule, where
+// all that it reads of the data has 16 bits; gradients have those of their
+// values. Values are float32 here all the same: rounded ones.
 class DeviceRun {
  public:
-  DeviceRun(const OpCase& c, const DoubleArray& y, Device* device)
-      : device_(device) {
+  DeviceRun(const OpCase& c, const DoubleArray& y, Device* device,
+            DType type = DType::kFloat32, const TypeRule& rule = {})
+      : device_(device), type_(type), rule_(rule) {
     auto stream = device->MakeStream();
     EXPECT_TRUE(stream.ok()) << stream.status();
     stream_ = *std::move(stream);
@@ -42,14 +51,21 @@ class DeviceRun {
     spec_.node = &node_;
     spec_.device = device;
     spec_.training = c.training;
-    spec_.outputs.push_back(
-        {.present = true, .dims = y.dims, .channel_block = c.output_block});
-    output_ = Filled(y.values.size());
+    const DType of_output =
+        rule_.kind == TypeRule::Kind::kFloat32 ? DType::kFloat32 : type_;
+    spec_.outputs.push_back({.present = true,
+                             .dtype = of_output,
+                             .gradient_dtype = of_output,
+                             .dims = y.dims,
+                             .channel_block = c.output_block});
+    output_ = Put(std::vector<float>(y.values.size(), kUnset), of_output);
     record_ = OnDevice(std::vector<DataError>(1));
   }
 
   // Errors: the operator's factory's.
-  absl::StatusOr<std::unique_ptr<Op>> Create() const { return CreateOp(spec_); }
+  absl::StatusOr<std::unique_ptr<Op>> Create() const {
+    return CreateTypedOp(spec_);
+  }
 
   // The result, and then the gradients of the differentiable inputs; these are
   // added to `before`, if there is one.
@@ -72,13 +88,18 @@ class DeviceRun {
                                  .stream = stream_.get(),
                                  .errors = {.record = record_}};
     EXPECT_TRUE((*op)->Forward(tensors).ok());
+    const TensorType& y = spec_.outputs[0];
     std::vector<std::vector<float>> results = {
-        Read(output_, spec_.outputs[0].count())};
-    const float* const output_gradients[] = {OnDevice(dy)};
+        Read(output_, y.count(), y.dtype)};
+    const float* const output_gradients[] = {
+        static_cast<const float*>(Put(dy, y.gradient_dtype))};
     std::vector<float*> dx(inputs_.size(), nullptr);
     for (size_t i = 0; i < dx.size(); ++i) {
       if (!spec_.wants_gradient[i]) continue;
-      dx[i] = Filled(spec_.inputs[i].count(), before.value_or(kUnset));
+      const TensorType& x = spec_.inputs[i];
+      dx[i] = static_cast<float*>(
+          Put(std::vector<float>(x.count(), before.value_or(kUnset)),
+              x.gradient_dtype));
     }
     const absl::InlinedVector<bool, 8> accumulates(dx.size(),
                                                    before.has_value());
@@ -89,13 +110,20 @@ class DeviceRun {
                     .ok());
     for (size_t i = 0; i < dx.size(); ++i) {
       if (dx[i] == nullptr) continue;
-      results.push_back(Read(dx[i], spec_.inputs[i].count()));
+      const TensorType& x = spec_.inputs[i];
+      results.push_back(Read(dx[i], x.count(), x.gradient_dtype));
     }
     return results;
   }
 
  private:
   static constexpr float kUnset = 7;
+
+  // What reads float32 may be given 16 bits.
+  bool IsNarrowInput(size_t i) const {
+    return rule_.kind == TypeRule::Kind::kFloat32 ||
+           HasPosition(rule_.inputs, i);
+  }
 
   void AddInputs(const OpCase& c) {
     const auto drawn = c.DrawInputs();
@@ -107,9 +135,13 @@ class DeviceRun {
       DoubleArray x = drawn[i];
       if (i == 0 && c.input_block > 1) x = testing::InBlocks(x, c.input_block);
       const size_t at = c.Position(i);
-      spec_.inputs[at] = {.present = true, .dims = c.inputs[i]};
+      const DType type = IsNarrowInput(at) ? type_ : DType::kFloat32;
+      spec_.inputs[at] = {.present = true,
+                          .dtype = type,
+                          .gradient_dtype = type,
+                          .dims = c.inputs[i]};
       spec_.wants_gradient[at] = true;
-      inputs_[at] = OnDevice(ToFloats(x.values));
+      inputs_[at] = Put(ToFloats(x.values), type);
     }
     for (const testing::IntegerInput& input : c.integers) {
       std::string bytes;
@@ -142,24 +174,43 @@ class DeviceRun {
     EXPECT_TRUE(memory.ok()) << memory.status();
     return memory_.emplace_back(*std::move(memory)).template as<T>();
   }
-  float* Filled(int64_t count, float value = kUnset) {
-    return OnDevice(std::vector<float>(count, value));
+  float* Filled(int64_t count) {
+    return OnDevice(std::vector<float>(count, kUnset));
   }
-  std::vector<float> Read(const float* from, int64_t count) {
+  static ElementType ElementTypeOf(DType type) {
+    return type == DType::kBfloat16 ? ElementType::kBfloat16
+                                    : ElementType::kFloat16;
+  }
+  void* Put(const std::vector<float>& values, DType type) {
+    if (!Is16Bit(type)) return OnDevice(values);
+    std::vector<uint16_t> bits(values.size());
+    Narrow(ElementTypeOf(type), values.data(), bits.data(), bits.size());
+    return OnDevice(bits);
+  }
+  std::vector<float> Read(const void* from, int64_t count, DType type) {
     std::vector<float> values(count);
-    stream_->CopyToHost(values.data(), from, count * sizeof(float));
+    std::vector<uint16_t> bits(count);
+    const bool is_narrow = Is16Bit(type);
+    stream_->CopyToHost(
+        is_narrow ? static_cast<void*>(bits.data()) : values.data(), from,
+        count * DTypeBytes(type));
     EXPECT_TRUE(stream_->Synchronize().ok());
+    if (is_narrow) {
+      Widen(ElementTypeOf(type), bits.data(), values.data(), values.size());
+    }
     return values;
   }
 
   Device* const device_;
+  const DType type_;
+  const TypeRule rule_;
   std::unique_ptr<Stream> stream_;
   Node node_;
   OpSpec spec_;
   std::list<std::string> constants_;
   std::vector<DeviceMemory> memory_;
   std::vector<const void*> inputs_;
-  float* output_ = nullptr;
+  void* output_ = nullptr;
   DataError* record_ = nullptr;
 };
 

@@ -13,7 +13,9 @@
 #include "common/base/element_type.h"
 #include "gmock/gmock.h"
 #include "kernels/device/cast_kernels.h"
+#include "kernels/device/floats.h"
 #include "kernels/device/kernel_table.h"
+#include "kernels/device/pointwise_kernels.h"
 #include "tests/testing/op_device.h"
 
 namespace syncline::worker {
@@ -191,31 +193,71 @@ TEST_F(WidenedOpTest, CastRounds) {
   EXPECT_EQ(Widened(y), (std::vector<float>{1, -3}));
 }
 
-// This machine, which is said to compute Relu in bfloat16.
+// This machine, which is said to compute Relu in bfloat16. Its Relu says what
+// it is given.
 class NarrowDevice : public CpuDevice {
  public:
+  NarrowDevice() : kernels_(ThisMachine().kernels()) {
+    pointwise_.functions[static_cast<size_t>(PointwiseFunction::kRelu)] = {
+        .forward =
+            [](Stream&, const PointwiseSettings&, int64_t, ConstFloats x,
+               Floats y) {
+              given_ = {x, y, nullptr};
+            },
+        .backward =
+            [](Stream&, const PointwiseSettings&, int64_t, ConstFloats saved,
+               ConstFloats dy, bool, Floats dx) {
+              given_ = {saved, dx, dy};
+            }};
+    kernels_.pointwise = &pointwise_;
+  }
   absl::string_view name() const override { return "narrow"; }
+  const KernelTable& kernels() const override { return kernels_; }
   bool computes_in(absl::string_view op_type, DType type) const override {
     return op_type == "Relu" && type == DType::kBfloat16;
   }
+
+  struct Given {
+    ConstFloats read;
+    Floats written;
+    ConstFloats dy;
+  };
+  static const Given& given() { return given_; }
+
+ private:
+  inline static Given given_;
+  PointwiseKernels pointwise_ = *ThisMachine().kernels().pointwise;
+  KernelTable kernels_;
 };
 
 TEST_F(WidenedOpTest, ADeviceThatComputesIn16BitsIsAskedAndGetsThem) {
   NarrowDevice device;
   spec_.device = &device;
-  node_.op_type = "Relu";
-  spec_.inputs = {Sixteen(2)};
-  spec_.outputs = {Sixteen(2)};
-  // The kernels are this machine's after all: the operator says what it got.
-  EXPECT_EQ(CreateTypedOp(spec_).status().message(),
-            "node \"it\" (Relu): input 0 is bfloat16; only float32 is "
-            "computed");
-  node_.op_type = "Tanh";
-  EXPECT_TRUE(CreateTypedOp(spec_).ok());
-  node_.op_type = "Relu";
-  spec_.inputs = {Type(2, DType::kFloat16, DType::kFloat16)};
-  spec_.outputs = spec_.inputs;
-  EXPECT_TRUE(CreateTypedOp(spec_).ok());
+  Make("Relu", {Type(2, DType::kBfloat16, DType::kFloat32)}, Sixteen(2));
+  EXPECT_EQ(op_->traits().forward_scratch_bytes, 0);
+  EXPECT_EQ(op_->traits().in_place_input, 0);
+  EXPECT_FALSE(op_->traits().gradient_in_place);
+  const Narrow16 x = Rounded({-1, 2}), dy = Rounded({3, 4});
+  Narrow16 y(2);
+  std::vector<float> dx(2);
+  Forward({x.data()}, y.data());
+  EXPECT_EQ(device.given().read, ConstFloats(x.data(), DType::kBfloat16));
+  EXPECT_EQ(device.given().read.type(), DType::kBfloat16);
+  EXPECT_EQ(device.given().written.type(), DType::kBfloat16);
+  Backward({x.data()}, y.data(), dy.data(), {dx.data()});
+  EXPECT_EQ(device.given().read.type(), DType::kBfloat16);
+  EXPECT_EQ(device.given().dy.type(), DType::kBfloat16);
+  EXPECT_EQ(device.given().written.type(), DType::kFloat32);
+}
+
+TEST_F(WidenedOpTest, OtherOperatorsAndTypesAreWidened) {
+  NarrowDevice device;
+  spec_.device = &device;
+  Make("Tanh", {Sixteen(2)}, Sixteen(2));
+  EXPECT_GT(op_->traits().forward_scratch_bytes, 0);
+  const TensorType half = Type(2, DType::kFloat16, DType::kFloat16);
+  Make("Relu", {half}, half);
+  EXPECT_GT(op_->traits().forward_scratch_bytes, 0);
 }
 
 // This machine without casts of 16 bits.
