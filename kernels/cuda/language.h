@@ -15,8 +15,8 @@
 //     __ballot_sync within a warp.
 //   - Threads communicate through memory with __syncthreads between, and
 //     through nothing else. There are no atomics on floating-point numbers.
-//   - AsOnlyThread(element, lock, f), for what is seldom done: f changes an
-//     element that threads of all blocks may change.
+//   - AsOnlyThread(element, lock, wants, f), for what is seldom done: f changes
+//     an element that threads of all blocks may change, if wants says so.
 //   - Launch (launch.h) instead of <<<>>>.
 //
 // One expression, one rounding: nvcc gets -fmad=false, so that sums, products,
@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #define SYNCLINE_DEVICE __device__
 
@@ -67,31 +68,74 @@ class SharedMemory {
   size_t taken_ = 0;
 };
 
-// Calls f(value) with a copy of an element, which is then written back, while
-// no other thread does. `lock` is 0 when nobody does. T has a multiple of 4
-// bytes.
-template <typename T, typename F>
-__device__ void AsOnlyThread(Global<T> element, Global<int32_t> lock, F f) {
-  static_assert(sizeof(T) % sizeof(int32_t) == 0);
-  constexpr size_t kWords = sizeof(T) / sizeof(int32_t);
-  // Threads of a warp come one by one, so that none waits for another that
-  // waits for it.
-  bool is_done = false;
-  while (!is_done) {
-    if (atomicCAS(lock, 0, 1) != 0) continue;
+// An element that AsOnlyThread changes, as words that no thread sees half of.
+// Who reads it without the lock gets the first word as some thread wrote it,
+// and the others as that thread did or a later one.
+template <typename T>
+class LockedWords {
+ public:
+  explicit __device__ LockedWords(Global<T> element)
+      : words_(reinterpret_cast<volatile Word*>(element)) {}
+
+  __device__ T Read() const {
+    Word copy[kWords];
+    copy[0] = words_[0];
     __threadfence();
-    volatile int32_t* const words =
-        reinterpret_cast<volatile int32_t*>(element);
-    int32_t copy[kWords];
-    for (size_t i = 0; i < kWords; ++i) copy[i] = words[i];
+    for (int i = 1; i < kWords; ++i) copy[i] = words_[i];
     T value;
     memcpy(&value, copy, sizeof(T));
-    f(value);
+    return value;
+  }
+  // The first word comes last, so that who sees it sees the others.
+  __device__ void Write(const T& value) const {
+    Word copy[kWords];
     memcpy(copy, &value, sizeof(T));
-    for (size_t i = 0; i < kWords; ++i) words[i] = copy[i];
+    for (int i = kWords - 1; i > 0; --i) words_[i] = copy[i];
     __threadfence();
-    atomicExch(lock, 0);
-    is_done = true;
+    words_[0] = copy[0];
+  }
+
+ private:
+  using Word = std::conditional_t<alignof(T) % 8 == 0, int64_t, int32_t>;
+  static_assert(sizeof(T) % sizeof(Word) == 0 &&
+                alignof(T) % sizeof(Word) == 0);
+  static constexpr int kWords = sizeof(T) / sizeof(Word);
+
+  volatile Word* const words_;
+};
+
+// Changes an element that threads of all blocks may change: if wants(value),
+// calls f(value) with a copy, which is then written back, while no other thread
+// does. `lock` is 0 when nobody does. wants is asked without the lock first, so
+// that threads that come too late do not wait for it; what it denies once it
+// must deny for ever.
+//
+// Only a GPU shows what the order of memory and the turns of lanes are for: the
+// emulator has one thread at a time.
+template <typename T, typename Wants, typename F>
+__device__ void AsOnlyThread(Global<T> element, Global<int32_t> lock,
+                             Wants wants, F f) {
+  const LockedWords<T> words(element);
+  if (!wants(words.Read())) return;
+  // The lanes that are here take turns. So no lane waits for the lock while
+  // another of them has it, and the later ones see what the first has changed.
+  const unsigned lanes = __activemask();
+  for (unsigned left = lanes; left != 0; left &= left - 1) {
+    const bool is_next =
+        threadIdx.x % 32 == static_cast<unsigned>(__ffs(left) - 1);
+    if (is_next && wants(words.Read())) {
+      while (atomicCAS(lock, 0, 1) != 0) {
+      }
+      __threadfence();
+      T value = words.Read();
+      if (wants(value)) {
+        f(value);
+        words.Write(value);
+      }
+      __threadfence();
+      atomicExch(lock, 0);
+    }
+    __syncwarp(lanes);
   }
 }
 

@@ -12,18 +12,25 @@ struct Reporter {
   Global<int32_t> lock;
   int32_t node;
 
-  // The first node that reports keeps the record, with its lowest position.
+  // The first node that reports keeps the record, with its lowest position. A
+  // thread that comes too late for it only reads: all elements may be wrong.
   SYNCLINE_DEVICE void Report(int32_t kind, int64_t position,
                               int64_t value) const {
     if (record == nullptr) return;
-    AsOnlyThread(record, lock, [=, node = node](DataError& kept) {
-      const bool is_free = kept.node == DataError::kNone;
-      if (!is_free && (kept.node != node || kept.position <= position)) return;
-      kept.node = node;
-      kept.kind = kind;
-      kept.position = position;
-      kept.value = value;
-    });
+    // Once a record has a node it keeps it, and its position only falls. Node
+    // and kind are the first word: who sees the node sees a position of its.
+    AsOnlyThread(
+        record, lock,
+        [=, node = node](const DataError& kept) {
+          return kept.node == DataError::kNone ||
+                 (kept.node == node && kept.position > position);
+        },
+        [=, node = node](DataError& kept) {
+          kept.node = node;
+          kept.kind = kind;
+          kept.position = position;
+          kept.value = value;
+        });
   }
 };
 

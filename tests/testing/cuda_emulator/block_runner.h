@@ -65,6 +65,10 @@ class BlockRunner {
   void Report(absl::string_view what) const;
   void AwaitBarrier(std::string line);
   uint64_t CallInWarp(const WarpCall& call, std::string line);
+  void CountLock() { ++locks_; }
+
+  // How often a thread took the lock of an element, in all blocks so far.
+  int64_t locks() const { return locks_; }
 
  private:
   struct GivenUp {};
@@ -85,6 +89,7 @@ class BlockRunner {
   std::vector<EmulatedThread*> ready_;
   EmulatedThread* running_ = nullptr;
   bool is_given_up_ = false;
+  int64_t locks_ = 0;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
 };

@@ -173,14 +173,16 @@ class SharedMemory {
   size_t taken_ = 0;
 };
 
-// Threads of the emulator run one at a time: there is nothing to lock. What is
-// changed this way races with nothing.
-template <typename T, typename F>
-void AsOnlyThread(Global<T> element, Global<int32_t> lock, F f) {
+// Threads of the emulator run one at a time: there is nothing to lock, but a
+// count of what would be. What is changed this way races with nothing.
+template <typename T, typename Wants, typename F>
+void AsOnlyThread(Global<T> element, Global<int32_t> lock, Wants wants, F f) {
   if (element.memory() == nullptr || lock.memory() != element.memory()) {
     testing::RunningBlock().Report("changes what is no memory of the device");
     return;
   }
+  if (!wants(static_cast<const T&>(*element.at()))) return;
+  testing::RunningBlock().CountLock();
   f(*element.at());
 }
 

@@ -299,10 +299,13 @@ TEST_F(CudaEmulatorTest, ThreadsChangeAnElementOneByOne) {
   const auto element = OnDevice(sum);
   const auto lock = OnDevice(sum + 1);
   Launch(*stream_, {.blocks = 4, .threads = 32}, [=] {
-    cuda::AsOnlyThread(element, lock, [](int32_t& value) { ++value; });
+    cuda::AsOnlyThread(
+        element, lock, [](int32_t value) { return value < 100; },
+        [](int32_t& value) { ++value; });
   });
   EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
-  EXPECT_EQ(Get(sum, 2), (std::vector<int32_t>{128, 0}));
+  EXPECT_EQ(Get(sum, 2), (std::vector<int32_t>{100, 0}));
+  EXPECT_EQ(device_.locks(), 100);
 }
 
 }  // namespace

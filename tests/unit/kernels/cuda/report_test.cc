@@ -38,6 +38,28 @@ TEST(CudaReportTest, TheFirstNodeKeepsItsLowestPosition) {
   }
 }
 
+// All elements may be wrong: of 16 million, not each takes the lock.
+TEST(CudaReportTest, ThreadsThatComeTooLateTakeNoLock) {
+  testing::EmulatedDevice device;
+  const auto stream = *device.MakeStream();
+  const DataError none;
+  const DeviceMemory memory = *Upload(device, &none, sizeof(none));
+  const auto report = [&](int32_t node) {
+    const cuda::Reporter reporter = cuda::OnDevice(
+        ErrorSlot{.record = memory.as<DataError>(), .node = node});
+    cuda::LaunchElements(*stream, 5000,
+                         [=](int64_t i) { reporter.Report(0, i, i); });
+  };
+  report(5);
+  const int64_t locks = device.locks();
+  EXPECT_GT(locks, 0);
+  EXPECT_LT(locks, 50);  // whenever the position falls, in a drawn order
+  report(5);
+  report(6);
+  EXPECT_EQ(device.locks(), locks);
+  EXPECT_EQ(stream->Synchronize(), absl::OkStatus());
+}
+
 TEST(CudaReportTest, ANullRecordTakesNothing) {
   testing::EmulatedDevice device;
   const auto stream = *device.MakeStream();
