@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
@@ -34,25 +35,27 @@ std::string Version(int number) {
 }
 
 // The first error of a device's calls; the later ones follow from it.
+//
+// A kernel's fault comes to light in whatever is called after it: that names
+// the kernel that was launched last before the call. Only a GPU can show it.
 class FirstError {
  public:
   explicit FirstError(std::string device) : device_(std::move(device)) {}
 
   // `what`: "copy to the host".
   void Note(cudaError_t error, const char* what) {
+    if (error == cudaSuccess) return;
+    ForgetErrorOfThread();
     MutexLock lock(&mu_);
-    if (error == cudaSuccess || !first_.ok()) return;
-    first_ = absl::InternalError(
-        absl::StrCat(device_, ": ", what, ": ", Describe(error),
-                     last_kernel_ == nullptr ? "" : "; launched last: ",
-                     last_kernel_ == nullptr ? "" : last_kernel_));
+    Keep(error, what);
   }
+  // A launch may fail by itself, or for a fault of the kernel before it: both
+  // are named.
   void NoteLaunch(cudaError_t error, const char* kernel) {
-    {
-      MutexLock lock(&mu_);
-      last_kernel_ = kernel;
-    }
-    Note(error, "launch");
+    if (error != cudaSuccess) ForgetErrorOfThread();
+    MutexLock lock(&mu_);
+    if (error != cudaSuccess) Keep(error, absl::StrCat("launch ", kernel));
+    last_kernel_ = kernel;
   }
   absl::Status status() {
     MutexLock lock(&mu_);
@@ -60,6 +63,20 @@ class FirstError {
   }
 
  private:
+  // CUDA keeps an error for its thread until it is asked: it would be taken for
+  // one of the next call, of another device maybe. Errors that end the process'
+  // use of CUDA stay.
+  static void ForgetErrorOfThread() { cudaGetLastError(); }
+
+  void Keep(cudaError_t error, absl::string_view what)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!first_.ok()) return;
+    first_ = absl::InternalError(absl::StrCat(
+        device_, ": ", what, ": ", Describe(error),
+        last_kernel_ == nullptr ? "" : "; launched last before it: ",
+        last_kernel_ == nullptr ? "" : last_kernel_));
+  }
+
   const std::string device_;
   Mutex mu_;
   absl::Status first_ ABSL_GUARDED_BY(mu_);

@@ -40,9 +40,13 @@ void Launch(Stream& stream, const LaunchShape& shape, const Kernel& kernel) {
   static_assert(std::is_trivially_copyable_v<Kernel>);
   static_assert(sizeof(Kernel) <= kKernelBytesMax);
   if (shape.blocks == 0) return;
-  RunKernel<<<static_cast<unsigned>(shape.blocks), shape.threads,
-              shape.shared_bytes, CudaStreamOf(stream)>>>(kernel);
-  NoteLaunch(stream, cudaGetLastError(), typeid(Kernel).name());
+  void* arguments[] = {const_cast<Kernel*>(&kernel)};
+  // Its own status: the thread's last error may be of another device.
+  const cudaError_t error = cudaLaunchKernel(
+      RunKernel<Kernel>, dim3(static_cast<unsigned>(shape.blocks)),
+      dim3(static_cast<unsigned>(shape.threads)), arguments, shape.shared_bytes,
+      CudaStreamOf(stream));
+  NoteLaunch(stream, error, typeid(Kernel).name());
 }
 
 inline Global<double> PartialSums(Stream& stream) {
