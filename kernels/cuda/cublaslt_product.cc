@@ -1,17 +1,21 @@
 #if SYNCLINE_CUDA
 
 #include <cublasLt.h>
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/dtype.h"
+#include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/product_library.h"
@@ -35,7 +39,6 @@ struct Library {
   decltype(&cublasLtMatrixLayoutCreate) make_layout;
   decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
   decltype(&cublasLtMatrixLayoutSetAttribute) set_layout;
-  cublasLtHandle_t handle;
 };
 
 absl::Status FailedWith(const Library& library, cublasStatus_t status,
@@ -89,16 +92,40 @@ absl::StatusOr<Library> Load() {
     return absl::FailedPreconditionError(
         absl::StrCat(name, " has no ", missing));
   }
-  SYNCLINE_RETURN_IF_CUBLAS_FAILED(library, library.create(&library.handle),
-                                   "begin");
   return library;
 }
 
-// Of this process; its handle is for all devices, and thread-safe.
+// Of this process, for all devices.
 const absl::StatusOr<Library>& LoadedLibrary() {
   static const absl::StatusOr<Library>& library =
       *new absl::StatusOr<Library>(Load());
   return library;
+}
+
+// The library's state for the device that this thread has set: a handle is tied
+// to the device that was set when it was made. Threads share it. It stays until
+// the process ends; one that cannot be made is tried again the next time. Only
+// a machine with two GPUs shows whether products use the right one.
+absl::StatusOr<cublasLtHandle_t> HandleForDeviceOfThread(
+    const Library& library) {
+  struct Handles {
+    Mutex mu;
+    std::map<int, cublasLtHandle_t> by_device ABSL_GUARDED_BY(mu);
+  };
+  static Handles& handles = *new Handles();
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) {
+    return absl::InternalError(absl::StrCat(
+        "cuBLASLt: find the thread's device: ", cudaGetErrorString(error)));
+  }
+  MutexLock lock(&handles.mu);
+  const auto it = handles.by_device.find(device);
+  if (it != handles.by_device.end()) return it->second;
+  cublasLtHandle_t handle = nullptr;
+  SYNCLINE_RETURN_IF_CUBLAS_FAILED(library, library.create(&handle), "begin");
+  handles.by_device[device] = handle;
+  return handle;
 }
 
 // A row-major matrix [rows, columns] is the column-major [columns, rows] of
@@ -121,8 +148,9 @@ cudaDataType_t CublasTypeOf(DType type) {
 
 class LibraryProduct : public MatrixProduct {
  public:
-  LibraryProduct(const Library& library, const MatrixProductShape& shape)
-      : library_(library), s_(shape) {}
+  LibraryProduct(const Library& library, cublasLtHandle_t handle,
+                 const MatrixProductShape& shape)
+      : library_(library), handle_(handle), s_(shape) {}
   ~LibraryProduct() override {
     for (cublasLtMatrixLayout_t layout : {a_, b_, c_}) {
       if (layout != nullptr) library_.destroy_layout(layout);
@@ -261,12 +289,12 @@ class LibraryProduct : public MatrixProduct {
       if (status == CUBLAS_STATUS_SUCCESS) status = set(attribute, alignment);
     }
     if (status == CUBLAS_STATUS_SUCCESS) {
-      status = library_.find_algorithms(library_.handle, description, b_, a_,
-                                        c_, c_, preference, 1, &found, &count);
+      status = library_.find_algorithms(handle_, description, b_, a_, c_, c_,
+                                        preference, 1, &found, &count);
     }
     library_.destroy_preference(preference);
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(library_, status, "choose an algorithm");
-    if (count == 0) {
+    if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) {
       return absl::InternalError(absl::StrCat(
           "cuBLASLt has no algorithm for ", s_.batch, " products [", s_.m, ", ",
           s_.k, "] x [", s_.k, ", ", s_.n, "]"));
@@ -289,15 +317,17 @@ class LibraryProduct : public MatrixProduct {
         are_aligned ? &compiled.aligned : &compiled.any;
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_,
-        library_.matmul(library_.handle, compiled.description, &s_.alpha,
-                        b.data(), b_, a.data(), a_, &keep, c.data(), c_,
-                        c.data(), c_, algorithm, /*workspace=*/nullptr,
+        library_.matmul(handle_, compiled.description, &s_.alpha, b.data(), b_,
+                        a.data(), a_, &keep, c.data(), c_, c.data(), c_,
+                        algorithm, /*workspace=*/nullptr,
                         /*workspaceSizeInBytes=*/0, CudaStreamOf(stream)),
         "multiply");
+    NoteLaunch(stream, cudaSuccess, "a matrix product of cuBLASLt");
     return absl::OkStatus();
   }
 
   const Library& library_;
+  const cublasLtHandle_t handle_;  // of the device that the product is for
   const MatrixProductShape s_;
   cublasLtMatrixLayout_t a_ = nullptr;
   cublasLtMatrixLayout_t b_ = nullptr;
@@ -313,7 +343,9 @@ absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
   SetDeviceOfThread(device);
   const absl::StatusOr<Library>& library = LoadedLibrary();
   if (!library.ok()) return library.status();
-  auto product = std::make_unique<LibraryProduct>(*library, shape);
+  SYNCLINE_ASSIGN_OR_RETURN(const cublasLtHandle_t handle,
+                            HandleForDeviceOfThread(*library));
+  auto product = std::make_unique<LibraryProduct>(*library, handle, shape);
   SYNCLINE_RETURN_IF_ERROR(product->Init());
   return product;
 }

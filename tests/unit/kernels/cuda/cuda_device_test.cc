@@ -72,6 +72,29 @@ TEST_F(GpuTest, MultipliesMatrices) {
   EXPECT_EQ(got, (std::vector<float>{14 + 1, 32 + 2, 32 + 1, 77 + 2}));
 }
 
+// The library's state is tied to a GPU: products of two take turns here.
+TEST_F(GpuTest, EachGpuMultipliesByItself) {
+  const auto other = OpenCudaDevice(1);
+  if (!other.ok()) GTEST_SKIP() << other.status();
+  const std::vector<float> values = {1, 2, 3, 4};
+  for (int i = 0; i < 4; ++i) {
+    Device& device = i % 2 == 0 ? *device_ : **other;
+    const auto stream = *device.MakeStream();
+    const DeviceMemory a = *Upload(device, absl::Span<const float>(values));
+    const DeviceMemory c = *device.Allocate(4 * sizeof(float));
+    auto product =
+        device.kernels().matrix_product->make(device, {.m = 2, .n = 2, .k = 2});
+    ASSERT_TRUE(product.ok()) << product.status();
+    ASSERT_EQ((*product)->Run(*stream, a.as<float>(), a.as<float>(),
+                              /*bias=*/nullptr, c.as<float>()),
+              absl::OkStatus());
+    std::vector<float> got(4);
+    stream->CopyToHost(got.data(), c.data(), 4 * sizeof(float));
+    ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+    EXPECT_EQ(got, (std::vector<float>{7, 10, 15, 22}));
+  }
+}
+
 TEST_F(GpuTest, EventsOrderStreams) {
   const auto other = *device_->MakeStream();
   const auto event = *device_->MakeEvent();
