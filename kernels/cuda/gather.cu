@@ -28,6 +28,18 @@ struct RowOfIndex {
   }
 };
 
+template <typename Index>
+struct CheckIndex {
+  RowOfIndex<Index> row_of;
+  cuda::Reporter errors;
+
+  SYNCLINE_DEVICE void operator()(int64_t i) const {
+    if (row_of.IsIn(row_of.Named(i))) return;
+    const Index index = row_of.indices[i];
+    errors.Report(/*kind=*/0, i, index);
+  }
+};
+
 template <typename Index, typename T>
 struct CopyElement {
   GatherShape s;
@@ -40,10 +52,7 @@ struct CopyElement {
     const int64_t column = element % s.inner;
     const int64_t i = element / s.inner % s.indices;
     const int64_t o = element / s.inner / s.indices;
-    if (column == 0 && o == 0 && !row_of.IsIn(row_of.Named(i))) {
-      const Index index = row_of.indices[i];
-      errors.Report(/*kind=*/0, i, index);
-    }
+    if (column == 0 && o == 0) CheckIndex<Index>{row_of, errors}(i);
     T value{0};
     if (s.n > 0) value = x[(o * s.n + row_of(i)) * s.inner + column];
     y[element] = value;
@@ -53,16 +62,20 @@ struct CopyElement {
 template <typename Index>
 void ForwardOf(Stream& stream, const GatherShape& s, const void* x,
                const void* indices, void* y, const ErrorSlot& errors) {
+  const RowOfIndex<Index> row_of = {
+      s.n, OnDevice(static_cast<const Index*>(indices))};
+  // Rows without elements have no thread that copies.
+  if (s.inner == 0 && s.outer > 0) {
+    cuda::LaunchElements(stream, s.indices,
+                         CheckIndex<Index>{row_of, cuda::OnDevice(errors)});
+  }
   cuda::WithElementBytes(s.element_bytes, [&](auto element) {
     using T = decltype(element);
     cuda::LaunchElements(
         stream, s.outer * s.indices * s.inner,
-        CopyElement<Index, T>{
-            s,
-            {s.n, OnDevice(static_cast<const Index*>(indices))},
-            OnDevice(static_cast<const T*>(x)),
-            OnDevice(static_cast<T*>(y)),
-            cuda::OnDevice(errors)});
+        CopyElement<Index, T>{s, row_of, OnDevice(static_cast<const T*>(x)),
+                              OnDevice(static_cast<T*>(y)),
+                              cuda::OnDevice(errors)});
   });
 }
 

@@ -24,6 +24,9 @@ struct TurnElement {
   FloatArray y;
   cuda::Reporter errors;
 
+  SYNCLINE_DEVICE bool IsOutside(int64_t row) const {
+    return s.by_position && (row < 0 || row >= s.positions);
+  }
   SYNCLINE_DEVICE int64_t parts() const { return s.width - s.pairs; }
 
   SYNCLINE_DEVICE void Write(int64_t i, float value) const {
@@ -38,7 +41,7 @@ struct TurnElement {
     const int64_t at = b * s.length + i;
     int64_t row = at;
     if (s.by_position) row = positions[at];
-    const bool outside = s.by_position && (row < 0 || row >= s.positions);
+    const bool outside = IsOutside(row);
     if (outside && part == 0 && h == 0) errors.Report(/*kind=*/0, at, row);
     const int64_t head = s.joined
                              ? (at * s.heads + h) * s.width
@@ -67,11 +70,27 @@ struct TurnElement {
 void Turn(Stream& stream, const RotaryShape& s, ConstFloats x,
           ConstFloats cosines, ConstFloats sines, const int64_t* positions,
           bool back, bool accumulate, Floats y, const ErrorSlot& errors) {
-  cuda::LaunchElements(
-      stream, s.batch * s.heads * s.length * (s.width - s.pairs),
-      TurnElement{s, back, accumulate, OnDevice(x), OnDevice(cosines),
-                  OnDevice(sines), OnDevice(positions), OnDevice(y),
-                  cuda::OnDevice(errors)});
+  const TurnElement turn = {s,
+                            back,
+                            accumulate,
+                            OnDevice(x),
+                            OnDevice(cosines),
+                            OnDevice(sines),
+                            OnDevice(positions),
+                            OnDevice(y),
+                            cuda::OnDevice(errors)};
+  const int64_t of_place = s.heads * (s.width - s.pairs);
+  if (of_place > 0) {
+    cuda::LaunchElements(stream, s.batch * s.length * of_place, turn);
+  } else if (s.by_position) {
+    // Heads without elements have no thread that turns.
+    cuda::LaunchElements(stream, s.batch * s.length,
+                         [turn] SYNCLINE_DEVICE(int64_t at) {
+                           const int64_t row = turn.positions[at];
+                           if (turn.IsOutside(row))
+                             turn.errors.Report(/*kind=*/0, at, row);
+                         });
+  }
 }
 
 }  // namespace

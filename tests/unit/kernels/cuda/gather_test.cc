@@ -71,6 +71,23 @@ TEST(CudaGatherTest, AnAxisOfLengthZero) {
   });
 }
 
+// Who indexes rows without elements has a mistake too.
+TEST(CudaGatherTest, RowsWithoutElements) {
+  for (const int64_t outer : {0, 2}) {
+    const GatherShape s = {.outer = outer,
+                           .n = 3,
+                           .inner = 0,
+                           .indices = 4,
+                           .index_type = DType::kInt64};
+    ExpectSameKernels([&](KernelRun& run) {
+      run.kernels().gather->forward(run.stream(), s,
+                                    run.Put(std::vector<float>(1)),
+                                    run.Put(std::vector<int64_t>{2, 7, 0, 8}),
+                                    run.Result(0), run.errors());
+    });
+  }
+}
+
 TEST(CudaGatherTest, RunsAtIndexedPlaces) {
   IndexedShape s;
   s.loops.push_back({.n = 4, .stride = 30});
