@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "common/base/check.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/walk/lines.h"
@@ -86,9 +88,24 @@ struct MomentsBody {
   }
 };
 
+// Statistics of nothing, as the CPU has them: 0 / 0 is a variance, and a mean
+// where there is a plane to take it of; the mean of no planes stays 0.
+void MomentsOfNothing(Stream& stream, const NormalizationShape& s, float* mean,
+                      float* variance) {
+  const bool has_planes =
+      AreColumns(s) || (s.across_batch ? s.batch : s.group) > 0;
+  cuda::LaunchElements(
+      stream, s.statistic_count(),
+      [has_planes, mean = OnDevice(mean),
+       variance = OnDevice(variance)] SYNCLINE_DEVICE(int64_t i) {
+        mean[i] = has_planes ? NAN : 0.0f;
+        variance[i] = NAN;
+      });
+}
+
 void Moments(Stream& stream, const NormalizationShape& s, const float* x,
              float* mean, float* variance) {
-  if (ElementsOf(s) == 0) return;
+  if (ElementsOf(s) == 0) return MomentsOfNothing(stream, s, mean, variance);
   cuda::LaunchLines(
       stream, s.statistic_count(), s.elements(), AreColumns(s),
       MomentsBody{s, OnDevice(x), OnDevice(mean), OnDevice(variance)});
@@ -223,7 +240,12 @@ struct ParametersBody {
 
 void SumGradient(Stream& stream, const NormalizationShape& s,
                  const NormalizationGradient& g) {
-  if (!g.fixed_statistics && ElementsOf(s) > 0) {
+  if (!g.fixed_statistics && ElementsOf(s) == 0) {
+    // Other members may have elements: theirs are added to these.
+    cuda::LaunchElements(
+        stream, 2 * s.statistic_count(),
+        [sums = OnDevice(g.sums)] SYNCLINE_DEVICE(int64_t i) { sums[i] = 0; });
+  } else if (!g.fixed_statistics) {
     cuda::LaunchLines(stream, s.statistic_count(), s.elements(), AreColumns(s),
                       StatisticsBody{InputsOf(s, g), OnDevice(g.sums),
                                      OnDevice(g.sums + s.statistic_count())});
