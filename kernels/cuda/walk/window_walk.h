@@ -13,7 +13,9 @@
 
 namespace syncline::cuda {
 
-// Places and numbers of windows within a plane, whose elements an int32 counts.
+// Places and numbers of windows within a plane. An int32 counts its elements,
+// and what padding, a window and a stride add to an axis: plans see to that
+// (worker/ops/nn/window.cc).
 struct PlaneAxis {
   int in = 1;
   int out = 1;

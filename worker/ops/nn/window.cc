@@ -1,8 +1,11 @@
 #include "worker/ops/nn/window.h"
 
 #include <algorithm>
+#include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 
 namespace syncline::worker {
@@ -108,6 +111,46 @@ int64_t FittingWindows(const Window::Axis& axis, bool ceil_mode) {
   return last * axis.stride >= axis.in + axis.pad_begin ? last : last + 1;
 }
 
+// Kernels of some devices count a plane's elements and places in 32 bits
+// (kernels/cuda/walk/window_walk.h): there is no plan that only some could run.
+constexpr int64_t kCountMax = std::numeric_limits<int32_t>::max();
+
+absl::Status CheckCount(const Window& window, int64_t Window::Axis::*size,
+                        absl::string_view what) {
+  int64_t count = 1;
+  for (const Window::Axis& axis : window.axes) {
+    if (axis.*size > kCountMax / count) {
+      const std::string sizes = absl::StrJoin(
+          window.axes, " x ", [=](std::string* to, const Window::Axis& of) {
+            absl::StrAppend(to, of.*size);
+          });
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " of ", sizes, " elements; at most 2^31 - 1"));
+    }
+    count *= axis.*size;
+  }
+  return absl::OkStatus();
+}
+
+// Errors: InvalidArgument: a plane, or where a window may be along an axis, is
+// not counted in 32 bits.
+absl::Status CheckCounts(const Window& window) {
+  for (const Window::Axis& axis : window.axes) {
+    const int64_t padding = axis.pad_begin + std::max<int64_t>(axis.pad_end, 0);
+    if (axis.in <= kCountMax &&
+        axis.in + padding + axis.span() + axis.stride <= kCountMax) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a dimension of ", axis.in, " with ", padding,
+        " of padding, under a window of ", axis.span(), " with a stride of ",
+        axis.stride, "; together at most 2^31 - 1"));
+  }
+  SYNCLINE_RETURN_IF_ERROR(CheckCount(window, &Window::Axis::in, "a plane"));
+  SYNCLINE_RETURN_IF_ERROR(CheckCount(window, &Window::Axis::out, "a plane"));
+  return CheckCount(window, &Window::Axis::kernel, "a window");
+}
+
 }  // namespace
 
 absl::StatusOr<Window> WindowOf(const Node& node, const Dims& in,
@@ -133,6 +176,7 @@ absl::StatusOr<Window> WindowOf(const Node& node, const Dims& in,
         windows, " windows fit into a dimension of ", axis.in,
         ", but the output ", DimsToString(out), " has ", axis.out));
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckCounts(window));
   return window;
 }
 
@@ -170,6 +214,7 @@ absl::StatusOr<Window> TransposedWindowOf(const Node& node, const Dims& in,
           axis.stride, "; it must be less than the stride"));
     }
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckCounts(window));
   return window;
 }
 

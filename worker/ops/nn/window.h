@@ -12,14 +12,15 @@ namespace syncline::worker {
 // strides, dilations, pads, auto_pad and ceil_mode. `kernel` is the window's
 // size along each spatial axis.
 // Errors: InvalidArgument: other than 1 to 3 spatial axes, an attribute of the
-// wrong length or out of range, an output of another size.
+// wrong length or out of range, an output of another size, a plane of more than
+// 2^31 - 1 elements or an axis whose padding and window reach as far.
 absl::StatusOr<Window> WindowOf(const Node& node, const Dims& in,
                                 const Dims& out,
                                 absl::Span<const int64_t> kernel);
 
 // The window of a transposed convolution: that of the convolution which leads
 // from its output `out` back to its input `in`. With output_padding and
-// output_shape.
+// output_shape. Errors: as WindowOf's.
 absl::StatusOr<Window> TransposedWindowOf(const Node& node, const Dims& in,
                                           const Dims& out,
                                           absl::Span<const int64_t> kernel);
