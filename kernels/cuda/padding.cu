@@ -63,20 +63,42 @@ void Forward(Stream& stream, const Padding& p, const void* x,
   });
 }
 
+// The first number from `from` on that is `rest` modulo n.
+SYNCLINE_DEVICE int64_t NextCongruent(int64_t from, int64_t rest, int64_t n) {
+  const int64_t ahead = (rest - from) % n;
+  return from + (ahead < 0 ? ahead + n : ahead);
+}
+
 // The next place of the result, behind `i`, that is from `target`; its count if
-// there is none.
+// there is none. It steps from place to place, over those in between.
 SYNCLINE_DEVICE int64_t NextFrom(const Padding& p, const Padding::Axis& axis,
                                  int64_t target, int64_t i) {
-  if (p.mode == PadMode::kConstant) {
-    const int64_t only = target - axis.first + axis.begin;
-    const bool is_left =
-        target >= axis.first && target < axis.first + axis.left;
-    return is_left && i < only ? only : axis.count;
+  const int64_t n = axis.left;
+  // As PaddedFrom has it: by what is left of the input, which begins at 0.
+  const int64_t element = target - axis.first;
+  if (element < 0 || element >= n) return axis.count;
+  const int64_t least = i + 1 - axis.begin;
+  int64_t at = element;  // where it is no repetition
+  switch (p.mode) {
+    case PadMode::kConstant:
+      break;
+    case PadMode::kEdge:
+      if (element == 0 && least < 0) at = least;
+      if (element == n - 1 && least > at) at = least;
+      break;
+    case PadMode::kWrap:
+      at = NextCongruent(least, element, n);
+      break;
+    case PadMode::kReflect: {
+      const int64_t round = n > 1 ? 2 * (n - 1) : 1;
+      const int64_t forth = NextCongruent(least, element, round);
+      const int64_t back = NextCongruent(least, -element, round);
+      at = forth < back ? forth : back;
+      break;
+    }
   }
-  for (++i; i < axis.count; ++i) {
-    if (PaddedFrom(p.mode, axis, i) == target) return i;
-  }
-  return axis.count;
+  const int64_t next = at + axis.begin;
+  return at >= least && next < axis.count ? next : axis.count;
 }
 
 // An element gathers from all places of the result that are from it, in their
