@@ -20,6 +20,10 @@ class EmptyProduct : public MatrixProduct {
                    Floats c) override {
     const int64_t bytes = c.Bytes(s_.n);
     const int64_t row = s_.c_row == 0 ? s_.n : s_.c_row;
+    if (bias == nullptr && row == s_.n) {  // one array, without gaps
+      stream.Clear(c, s_.batch * s_.m * bytes);
+      return absl::OkStatus();
+    }
     for (int64_t i = 0; i < s_.batch * s_.m; ++i) {
       if (bias == nullptr) {
         stream.Clear(c + i * row, bytes);

@@ -196,5 +196,55 @@ TEST(CudaMatrixProductTest, ComputesAsThisMachineDoes) {
   }
 }
 
+// Counts what it passes on.
+class CountingStream : public Stream {
+ public:
+  explicit CountingStream(Stream* stream) : stream_(*stream) {}
+
+  int64_t calls() const { return calls_; }
+
+  Device& device() override { return stream_.device(); }
+  void CopyToDevice(void* to, const void* from, size_t bytes) override {
+    ++calls_;
+    stream_.CopyToDevice(to, from, bytes);
+  }
+  void CopyToHost(void* to, const void* from, size_t bytes) override {
+    ++calls_;
+    stream_.CopyToHost(to, from, bytes);
+  }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    ++calls_;
+    stream_.Copy(to, from, bytes);
+  }
+  void Clear(void* to, size_t bytes) override {
+    ++calls_;
+    stream_.Clear(to, bytes);
+  }
+  void Wait(Event& event) override { stream_.Wait(event); }
+  absl::Status Synchronize() override { return stream_.Synchronize(); }
+
+ private:
+  Stream& stream_;
+  int64_t calls_ = 0;
+};
+
+TEST(CudaMatrixProductTest, AnEmptySumIsOneClear) {
+  EmulatedDevice device;
+  const auto stream = *device.MakeStream();
+  CountingStream counting(stream.get());
+  const MatrixProductShape s = {.m = 30, .n = 4, .k = 0, .batch = 50};
+  const auto product = *device.kernels().matrix_product->make(device, s);
+  const std::vector<float> before(50 * 30 * 4, 1.0f);
+  const DeviceMemory c = *Upload(device, absl::Span<const float>(before));
+  ASSERT_EQ(product->Run(counting, c.as<float>(), c.as<float>(),
+                         /*bias=*/nullptr, c.as<float>()),
+            absl::OkStatus());
+  EXPECT_EQ(counting.calls(), 1);
+  std::vector<float> got(before.size());
+  stream->CopyToHost(got.data(), c.data(), c.bytes());
+  ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+  EXPECT_EQ(got, std::vector<float>(before.size(), 0.0f));
+}
+
 }  // namespace
 }  // namespace syncline
