@@ -88,12 +88,15 @@ void Forward(Stream& stream, const GatherShape& s, const void* x,
   }
 }
 
+cuda::NamedRowsShape RowsOf(const GatherShape& s) {
+  return {.outer = s.outer, .rows = s.n, .named = s.indices, .width = s.inner};
+}
+
 template <typename Index>
 void AddRows(Stream& stream, const GatherShape& s, const void* indices,
              ConstFloats dy, Floats dx, void* scratch) {
   cuda::AddNamedRows(
-      stream,
-      {.outer = s.outer, .rows = s.n, .named = s.indices, .width = s.inner},
+      stream, RowsOf(s),
       RowOfIndex<Index>{s.n, OnDevice(static_cast<const Index*>(indices))}, dy,
       dx, scratch);
 }
@@ -114,7 +117,7 @@ void Backward(Stream& stream, const GatherShape& s, const void* indices,
 }
 
 int64_t BackwardScratchBytes(const GatherShape& s) {
-  return cuda::NamedRowsScratchBytes(s.indices);
+  return cuda::NamedRowsScratchBytes(RowsOf(s));
 }
 
 }  // namespace

@@ -85,17 +85,22 @@ void Gather(Stream& stream, const IndexedShape& s, size_t element_bytes,
   });
 }
 
+// REQUIRES: run_length > 0.
+cuda::NamedRowsShape RowsOf(const IndexedShape& s) {
+  return {
+      .rows = s.count / s.run_length, .named = s.runs, .width = s.run_length};
+}
+
 void Add(Stream& stream, const IndexedShape& s, const int64_t* begins,
          ConstFloats from, Floats to, void* scratch) {
   if (s.count == 0 || s.run_length == 0) return;
-  cuda::AddNamedRows(
-      stream,
-      {.rows = s.count / s.run_length, .named = s.runs, .width = s.run_length},
-      cuda::RowOfRun{s.run_length, OnDevice(begins)}, from, to, scratch);
+  cuda::AddNamedRows(stream, RowsOf(s),
+                     cuda::RowOfRun{s.run_length, OnDevice(begins)}, from, to,
+                     scratch);
 }
 
 int64_t AddScratchBytes(const IndexedShape& s) {
-  return cuda::NamedRowsScratchBytes(s.runs);
+  return s.run_length == 0 ? 0 : cuda::NamedRowsScratchBytes(RowsOf(s));
 }
 
 }  // namespace

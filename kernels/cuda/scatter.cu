@@ -71,7 +71,7 @@ struct AtPlace {
 // The runs of one place, in order, as links between them.
 cuda::Chains ChainRuns(Stream& stream, const IndexedShape& s,
                        const int64_t* begins, void* scratch) {
-  return cuda::ChainRows(stream, s.runs,
+  return cuda::ChainRows(stream, s.count / s.run_length, s.runs,
                          RowOfRun{s.run_length, OnDevice(begins)}, scratch);
 }
 
@@ -152,7 +152,7 @@ struct Replace {
   }
 
   static int64_t ForwardScratchBytes(const IndexedShape& s) {
-    return cuda::NamedRowsScratchBytes(s.runs);
+    return cuda::ChainScratchBytes(s.runs);
   }
   static int64_t BackwardScratchBytes(const IndexedShape& s) {
     return UpdatesOf(s) * static_cast<int64_t>(sizeof(float));
@@ -220,7 +220,7 @@ void Fold(Stream& stream, const IndexedShape& s, const float* x,
 }
 
 int64_t FoldScratchBytes(const IndexedShape& s) {
-  return cuda::NamedRowsScratchBytes(s.runs);
+  return cuda::ChainScratchBytes(s.runs);
 }
 
 // A factor's derivative is the product of all others in its place: of those
@@ -233,9 +233,9 @@ struct Product {
     float* before;      // by update: of x and of the updates before
   };
   static Scratch ScratchAt(const IndexedShape& s, void* scratch) {
-    int64_t* const previous = static_cast<int64_t*>(scratch) +
-                              cuda::NamedRowsScratchBytes(s.runs) /
-                                  static_cast<int64_t>(sizeof(int64_t));
+    int64_t* const previous =
+        static_cast<int64_t*>(scratch) +
+        cuda::ChainScratchBytes(s.runs) / static_cast<int64_t>(sizeof(int64_t));
     float* const after = reinterpret_cast<float*>(previous + s.runs);
     return {scratch, previous, after, after + s.count};
   }
@@ -315,7 +315,7 @@ struct Product {
   }
 
   static int64_t BackwardScratchBytes(const IndexedShape& s) {
-    return cuda::NamedRowsScratchBytes(s.runs) +
+    return cuda::ChainScratchBytes(s.runs) +
            s.runs * static_cast<int64_t>(sizeof(int64_t)) +
            (s.count + UpdatesOf(s)) * static_cast<int64_t>(sizeof(float));
   }
@@ -328,7 +328,7 @@ void ExtremumBackward(Stream& stream, const IndexedShape& s, const float* x,
                       const ScatterKernels::Gradients& gradients,
                       void* scratch) {
   float* const share = reinterpret_cast<float*>(
-      static_cast<char*>(scratch) + cuda::NamedRowsScratchBytes(s.runs));
+      static_cast<char*>(scratch) + cuda::ChainScratchBytes(s.runs));
   cuda::LaunchElements(stream, s.count,
                        [x = OnDevice(x), y = OnDevice(y),
                         share = OnDevice(share)] SYNCLINE_DEVICE(int64_t k) {
@@ -369,7 +369,7 @@ void ExtremumBackward(Stream& stream, const IndexedShape& s, const float* x,
 }
 
 int64_t ExtremumScratchBytes(const IndexedShape& s) {
-  return cuda::NamedRowsScratchBytes(s.runs) +
+  return cuda::ChainScratchBytes(s.runs) +
          s.count * static_cast<int64_t>(sizeof(float));
 }
 

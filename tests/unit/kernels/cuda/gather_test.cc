@@ -2,6 +2,7 @@
 // out of range are reported. Method: rows that are named never, once and often,
 // on an emulated device.
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -55,6 +56,52 @@ TEST(CudaGatherTest, GathersAndAdds) {
       });
     }
   }
+}
+
+// Many indices are sorted, and rows that more than 1024 name are added in
+// parts. `hot` of ten name row 2; rows 0 and 4 begin and end the order.
+void ExpectSameGradient(const GatherShape& s, int64_t hot) {
+  std::vector<int64_t> indices(s.indices);
+  for (int64_t i = 0; i < s.indices; ++i) {
+    indices[i] = i % 10 < hot ? 2 : i * 7919 % s.n;
+  }
+  ExpectSameKernels([&](KernelRun& run) {
+    const auto& gather = *run.kernels().gather;
+    auto* const dx = static_cast<float*>(
+        run.Result(s.outer * s.n * s.inner * sizeof(float)));
+    gather.backward(run.stream(), s, run.Put(indices),
+                    run.Put(Whole(s.outer * s.indices * s.inner)),
+                    /*accumulate=*/false, dx,
+                    run.Put(Scratch(gather.backward_scratch_bytes(s))));
+  });
+}
+
+TEST(CudaGatherTest, AddsRowsThatManyIndicesName) {
+  ExpectSameGradient({.outer = 2, .n = 900, .inner = 3, .indices = 3500}, 7);
+  ExpectSameGradient({.n = 5, .inner = 16, .indices = 2500}, 1);
+  ExpectSameGradient({.n = 5, .inner = 1, .indices = 7000}, 4);
+  ExpectSameGradient({.n = 3, .inner = 1, .indices = 5121}, 10);
+  ExpectSameGradient({.n = 1, .inner = 2, .indices = 2048}, 0);
+}
+
+// Minutes, if each index looked at all others.
+TEST(CudaGatherTest, ManyIndicesTakeALinearTime) {
+  constexpr int64_t kIndices = 50'000;
+  const GatherShape s = {.n = kIndices, .inner = 1, .indices = kIndices};
+  std::vector<int64_t> indices(kIndices);
+  for (int64_t i = 0; i < kIndices; ++i) indices[i] = kIndices - 1 - i;
+  testing::EmulatedDevice device;
+  KernelRun run(&device);
+  const auto& gather = *run.kernels().gather;
+  auto* const dx = static_cast<float*>(run.Result(kIndices * sizeof(float)));
+  gather.backward(run.stream(), s, run.Put(indices), run.Put(Whole(kIndices)),
+                  /*accumulate=*/false, dx,
+                  run.Put(Scratch(gather.backward_scratch_bytes(s))));
+  std::vector<float> got(kIndices);
+  run.stream().CopyToHost(got.data(), dx, kIndices * sizeof(float));
+  ASSERT_EQ(run.stream().Synchronize(), absl::OkStatus());
+  const std::vector<float> want = Whole(kIndices);
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), want.rbegin()));
 }
 
 TEST(CudaGatherTest, AnAxisOfLengthZero) {
