@@ -1,6 +1,6 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/report.h"
-#include "kernels/cuda/walk/lines.h"
+#include "kernels/cuda/walk/split_lines.h"
 #include "kernels/device/class_loss_kernels.h"
 
 namespace syncline {
@@ -44,32 +44,42 @@ struct FindScore {
 };
 
 // The one line is all labels.
-struct SumBody {
+struct SumOfLabels {
+  using Value = double;
+  struct Place {};
+
+  SYNCLINE_DEVICE double neutral() const { return 0; }
+  SYNCLINE_DEVICE Place At(int64_t) const { return {}; }
+  SYNCLINE_DEVICE double Join(double a, double b) const { return a + b; }
+};
+
+struct SumWeights : SumOfLabels {
   bool is_mean;
-  bool is_each;
+  Global<const float> weights;
+  Global<float> divisor;
+
+  SYNCLINE_DEVICE double TermAt(const Place&, int64_t i) const {
+    return weights[i];
+  }
+  SYNCLINE_DEVICE void Finish(const Place&, int64_t, double sum) const {
+    divisor[0] = is_mean ? static_cast<float>(sum) : 1.0f;
+  }
+};
+
+// After SumWeights.
+struct SumCosts : SumOfLabels {
   Global<const float> log_p;
   Global<const int64_t> at;
   Global<const float> weights;
-  Global<float> divisor;
+  Global<const float> divisor;
   Global<float> loss;
 
-  template <typename Group>
-  SYNCLINE_DEVICE void operator()(const Group& group, int64_t,
-                                  int64_t labels) const {
-    double costs = 0;
-    double weight = 0;
-    for (int64_t i = group.rank(); i < labels; i += group.size()) {
-      const int64_t place = at[i];
-      const float w = weights[i];
-      if (place != kIgnored) costs += -w * log_p[place];
-      weight += w;
-    }
-    costs = group.Fold(costs, cuda::Plus());
-    weight = group.Fold(weight, cuda::Plus());
-    if (group.rank() != 0) return;
-    const float by = is_mean ? static_cast<float>(weight) : 1.0f;
-    divisor[0] = by;
-    if (!is_each) loss[0] = static_cast<float>(costs / by);
+  SYNCLINE_DEVICE double TermAt(const Place&, int64_t i) const {
+    const int64_t place = at[i];
+    return place == kIgnored ? 0.0f : -weights[i] * log_p[place];
+  }
+  SYNCLINE_DEVICE void Finish(const Place&, int64_t, double sum) const {
+    loss[0] = static_cast<float>(sum / divisor[0]);
   }
 };
 
@@ -87,12 +97,20 @@ void ForwardOf(Stream& stream, const ClassLoss& s, const float* log_p,
                        OnDevice(loss), cuda::OnDevice(errors)});
   const int64_t* const at = kept.at;
   const float* const weights = kept.weights;
-  cuda::LaunchGroups<cuda::BlockGroup>(
-      stream, /*lines=*/1, s.label_count(),
-      SumBody{s.reduction == LossReduction::kMean,
-              s.reduction == LossReduction::kNone, OnDevice(log_p),
-              OnDevice(at), OnDevice(weights), OnDevice(kept.divisor),
-              OnDevice(loss)});
+  cuda::FoldLines(stream, /*lines=*/1, s.label_count(), /*are_adjacent=*/false,
+                  SumWeights{{},
+                             s.reduction == LossReduction::kMean,
+                             OnDevice(weights),
+                             OnDevice(kept.divisor)});
+  if (s.reduction == LossReduction::kNone) return;
+  const float* const divisor = kept.divisor;
+  cuda::FoldLines(stream, /*lines=*/1, s.label_count(), /*are_adjacent=*/false,
+                  SumCosts{{},
+                           OnDevice(log_p),
+                           OnDevice(at),
+                           OnDevice(weights),
+                           OnDevice(divisor),
+                           OnDevice(loss)});
 }
 
 void Forward(Stream& stream, const ClassLoss& s, const float* log_p,

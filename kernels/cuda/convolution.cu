@@ -9,7 +9,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/convolution.h"
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/walk/lines.h"
+#include "kernels/cuda/walk/split_lines.h"
 #include "kernels/cuda/walk/window_walk.h"
 #include "kernels/device/binary_kernels.h"
 #include "kernels/device/convolution_kernels.h"
@@ -159,24 +159,28 @@ struct PutFilters {
   }
 };
 
-struct BiasBody {
+// A line for each filter: dy [batch, filters, out].
+struct SumOfFilters {
+  using Value = double;
+  struct Place {
+    int64_t filter = 0;
+  };
+
   int64_t filters;
   int64_t out;
   bool accumulate;
   Global<const float> dy;
   Global<float> dbias;
 
-  template <typename Group>
-  SYNCLINE_DEVICE void operator()(const Group& group, int64_t f,
-                                  int64_t n) const {
-    double sum = 0;
-    for (int64_t k = group.rank(); k < n; k += group.size()) {
-      sum += dy[(k / out * filters + f) * out + k % out];
-    }
-    sum = group.Fold(sum, cuda::Plus());
-    if (group.rank() != 0 || f >= filters) return;
+  SYNCLINE_DEVICE double neutral() const { return 0; }
+  SYNCLINE_DEVICE Place At(int64_t filter) const { return {filter}; }
+  SYNCLINE_DEVICE double TermAt(const Place& place, int64_t k) const {
+    return dy[(k / out * filters + place.filter) * out + k % out];
+  }
+  SYNCLINE_DEVICE double Join(double a, double b) const { return a + b; }
+  SYNCLINE_DEVICE void Finish(const Place&, int64_t filter, double sum) const {
     const float whole = static_cast<float>(sum);
-    dbias[f] = accumulate ? dbias[f] + whole : whole;
+    dbias[filter] = accumulate ? dbias[filter] + whole : whole;
   }
 };
 
@@ -258,9 +262,9 @@ class UnfoldedConvolution : public ConvolutionLayer {
 
   void BackwardBias(Stream& stream, const float* dy, bool accumulate,
                     float* dbias) override {
-    cuda::LaunchLines(
-        stream, s_.filters, s_.batch * out(), out() == 1,
-        BiasBody{s_.filters, out(), accumulate, OnDevice(dy), OnDevice(dbias)});
+    cuda::FoldLines(stream, s_.filters, s_.batch * out(), out() == 1,
+                    SumOfFilters{s_.filters, out(), accumulate, OnDevice(dy),
+                                 OnDevice(dbias)});
   }
 
  private:

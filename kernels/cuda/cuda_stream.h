@@ -17,7 +17,7 @@ namespace cuda {
 void SetDeviceOfThread(Device& device);
 cudaStream_t CudaStreamOf(Stream& stream);
 // Memory of the device that is the stream's, for launch.h.
-inline constexpr size_t kPartialSumsBytes = 1024 * sizeof(double);
+inline constexpr size_t kPartialSumsBytes = 4096 * sizeof(double);
 double* PartialSumsOf(Stream& stream);
 // Takes note of how a launch went. An error is that of the stream's next
 // Synchronize. `kernel` stays for ever: a type's name.

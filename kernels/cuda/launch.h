@@ -26,7 +26,7 @@ inline constexpr size_t kKernelBytesMax = 4096;
 
 // Memory of the stream for what blocks hand to the next launch of the same
 // family has so many elements: PartialSums(stream).
-inline constexpr int64_t kPartialSumsMax = 1024;
+inline constexpr int64_t kPartialSumsMax = 4096;
 
 #if defined(__CUDACC__)
 
@@ -54,6 +54,13 @@ inline Global<double> PartialSums(Stream& stream) {
   return PartialSumsOf(stream);
 }
 
+// The same memory, for a T of at most 8 bytes.
+template <typename T>
+Global<T> Partials(Stream& stream) {
+  static_assert(sizeof(T) <= sizeof(double));
+  return reinterpret_cast<T*>(PartialSums(stream));
+}
+
 #else
 
 template <typename Kernel>
@@ -63,6 +70,12 @@ void Launch(Stream& stream, const LaunchShape& shape, const Kernel& kernel) {
   if (shape.blocks == 0) return;
   RunEmulated(stream, shape.blocks, shape.threads, shape.shared_bytes,
               typeid(Kernel), [&kernel] { kernel(); });
+}
+
+template <typename T>
+Global<T> Partials(Stream& stream) {
+  static_assert(sizeof(T) <= sizeof(double));
+  return OnDevice(reinterpret_cast<T*>(PartialSums(stream).at()));
 }
 
 #endif

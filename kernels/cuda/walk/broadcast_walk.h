@@ -7,7 +7,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/walk/lines.h"
+#include "kernels/cuda/walk/block_fold.h"
+#include "kernels/cuda/walk/split_lines.h"
 #include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline::cuda {
@@ -103,30 +104,34 @@ SYNCLINE_DEVICE void AddRound(const LoopsAround::Loops& loops, int64_t k,
   }
 }
 
-template <typename Index, typename T, typename Term, typename F,
-          typename Finish>
-struct FoldRepeatedBody {
-  OperandWalk walk;
-  T neutral;
-  Term term;
-  F fold;
-  Finish finish;
+// A line for each element of the operand (split_lines.h).
+template <typename Index, typename T, typename TermOf, typename F,
+          typename FinishOf>
+struct FoldRepeatedSource {
+  using Value = T;
+  using Place = BroadcastPlace;
 
-  template <typename Group>
-  SYNCLINE_DEVICE void operator()(const Group& group, int64_t line,
-                                  int64_t n) const {
-    T value = neutral;
-    if (n > 0) {
-      BroadcastPlace first;
-      AddRound<Index>(walk.loops.moving, line, first);
-      for (int64_t k = group.rank(); k < n; k += group.size()) {
-        BroadcastPlace place = first;
-        AddRound<Index>(walk.loops.repeated, k, place);
-        value = fold(value, term(place));
-      }
-    }
-    value = group.Fold(value, fold);
-    if (group.rank() == 0 && line < walk.elements) finish(line, value);
+  OperandWalk walk;
+  T of_none;
+  TermOf term;
+  F fold;
+  FinishOf finish;
+
+  SYNCLINE_DEVICE T neutral() const { return of_none; }
+  SYNCLINE_DEVICE BroadcastPlace At(int64_t line) const {
+    BroadcastPlace first;
+    AddRound<Index>(walk.loops.moving, line, first);
+    return first;
+  }
+  SYNCLINE_DEVICE T TermAt(const BroadcastPlace& first, int64_t k) const {
+    BroadcastPlace place = first;
+    AddRound<Index>(walk.loops.repeated, k, place);
+    return term(place);
+  }
+  SYNCLINE_DEVICE T Join(T a, T b) const { return fold(a, b); }
+  SYNCLINE_DEVICE void Finish(const BroadcastPlace&, int64_t line,
+                              T value) const {
+    finish(line, value);
   }
 };
 
@@ -138,13 +143,13 @@ void FoldRepeated(Stream& stream, const Broadcast& s, Side side, T neutral,
                   const Term& term, const F& fold, const Finish& finish) {
   const OperandWalk walk = MakeOperandWalk(s, side);
   if (Fits32Bits(s.count)) {
-    LaunchLines(stream, walk.elements, walk.repeats, walk.moves,
-                FoldRepeatedBody<uint32_t, T, Term, F, Finish>{
-                    walk, neutral, term, fold, finish});
+    FoldLines(stream, walk.elements, walk.repeats, walk.moves,
+              FoldRepeatedSource<uint32_t, T, Term, F, Finish>{
+                  walk, neutral, term, fold, finish});
   } else {
-    LaunchLines(stream, walk.elements, walk.repeats, walk.moves,
-                FoldRepeatedBody<uint64_t, T, Term, F, Finish>{
-                    walk, neutral, term, fold, finish});
+    FoldLines(stream, walk.elements, walk.repeats, walk.moves,
+              FoldRepeatedSource<uint64_t, T, Term, F, Finish>{
+                  walk, neutral, term, fold, finish});
   }
 }
 

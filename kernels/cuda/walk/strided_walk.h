@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/walk/broadcast_walk.h"
-#include "kernels/cuda/walk/lines.h"
+#include "kernels/cuda/walk/split_lines.h"
 #include "kernels/elementwise/strided.h"
 
 namespace syncline::cuda {
@@ -93,26 +93,31 @@ TermWalk<K> MakeTermWalk(const Strided<K>& walk, size_t array) {
   return split;
 }
 
-template <typename Index, size_t K, typename Term, typename Finish>
-struct SumTermsBody {
-  TermWalk<K> walk;
-  Term term;
-  Finish finish;
+// A line for each element of the array (split_lines.h).
+template <typename Index, size_t K, typename TermOf, typename FinishOf>
+struct SumTermsSource {
+  using Value = double;
+  using Walk = TermWalk<K>;
+  using Place = typename Walk::Place;
 
-  template <typename Group>
-  SYNCLINE_DEVICE void operator()(const Group& group, int64_t line,
-                                  int64_t n) const {
-    using Walk = TermWalk<K>;
-    typename Walk::Place first = walk.begin;
-    if (n > 0) Walk::template AddRound<Index>(walk.moving, line, first);
-    double sum = 0;
-    for (int64_t k = group.rank(); k < n; k += group.size()) {
-      typename Walk::Place place = first;
-      Walk::template AddRound<Index>(walk.summed, k, place);
-      sum += term(place.at);
-    }
-    sum = group.Fold(sum, Plus());
-    if (group.rank() == 0 && n > 0) finish(first.at, sum);
+  Walk walk;
+  TermOf term;
+  FinishOf finish;
+
+  SYNCLINE_DEVICE double neutral() const { return 0; }
+  SYNCLINE_DEVICE Place At(int64_t line) const {
+    Place first = walk.begin;
+    Walk::template AddRound<Index>(walk.moving, line, first);
+    return first;
+  }
+  SYNCLINE_DEVICE double TermAt(const Place& first, int64_t k) const {
+    Place place = first;
+    Walk::template AddRound<Index>(walk.summed, k, place);
+    return term(place.at);
+  }
+  SYNCLINE_DEVICE double Join(double a, double b) const { return a + b; }
+  SYNCLINE_DEVICE void Finish(const Place& first, int64_t, double sum) const {
+    finish(first.at, sum);
   }
 };
 
@@ -126,11 +131,11 @@ void SumTerms(Stream& stream, const Strided<K>& walk, size_t array,
   if (walk.count() == 0) return;
   const TermWalk<K> split = MakeTermWalk(walk, array);
   if (Fits32Bits(walk.count())) {
-    LaunchLines(stream, split.elements, split.terms, split.are_adjacent,
-                SumTermsBody<uint32_t, K, Term, Finish>{split, term, finish});
+    FoldLines(stream, split.elements, split.terms, split.are_adjacent,
+              SumTermsSource<uint32_t, K, Term, Finish>{split, term, finish});
   } else {
-    LaunchLines(stream, split.elements, split.terms, split.are_adjacent,
-                SumTermsBody<uint64_t, K, Term, Finish>{split, term, finish});
+    FoldLines(stream, split.elements, split.terms, split.are_adjacent,
+              SumTermsSource<uint64_t, K, Term, Finish>{split, term, finish});
   }
 }
 

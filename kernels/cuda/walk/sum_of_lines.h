@@ -12,6 +12,10 @@
 
 namespace syncline::cuda {
 
+// Blocks that sum.
+inline constexpr int64_t kSumBlocksMax = 1024;
+static_assert(kSumBlocksMax <= kPartialSumsMax);
+
 // Body: as of lines.h, but it returns the line's summand: each thread of the
 // group a part of it.
 template <typename Group, typename Body>
@@ -58,9 +62,8 @@ void SumOfGroups(Stream& stream, int64_t lines, int64_t n, const Body& body,
                  double scale, double* to) {
   constexpr size_t kShared =
       std::max(Group::kSharedBytes, kWarpsMax * sizeof(double));
-  const int64_t blocks =
-      std::min((lines + Group::kLinesOfBlock - 1) / Group::kLinesOfBlock,
-               kPartialSumsMax);
+  const int64_t blocks = std::min(
+      (lines + Group::kLinesOfBlock - 1) / Group::kLinesOfBlock, kSumBlocksMax);
   const Global<double> sums = PartialSums(stream);
   Launch(stream,
          {.blocks = blocks, .threads = kBlockThreads, .shared_bytes = kShared},

@@ -41,10 +41,7 @@ Memories& AllMemories() {
 
 class EmulatedStream : public Stream {
  public:
-  explicit EmulatedStream(EmulatedDevice* device)
-      : device_(*device),
-        partial_sums_(
-            *device->Allocate(cuda::kPartialSumsMax * sizeof(double))) {}
+  explicit EmulatedStream(EmulatedDevice* device) : device_(*device) {}
 
   Device& device() override { return device_; }
   EmulatedDevice& emulated() { return device_; }
@@ -69,11 +66,16 @@ class EmulatedStream : public Stream {
   }
   void Wait(Event&) override {}
   absl::Status Synchronize() override { return device_.status(); }
-  double* partial_sums() { return partial_sums_.as<double>(); }
+  double* partial_sums() {
+    if (partial_sums_.data() == nullptr) {
+      partial_sums_ = *device_.Allocate(cuda::kPartialSumsMax * sizeof(double));
+    }
+    return partial_sums_.as<double>();
+  }
 
  private:
   EmulatedDevice& device_;
-  const DeviceMemory partial_sums_;
+  DeviceMemory partial_sums_;  // once a kernel wants it
 };
 
 class EmulatedEvent : public Event {
@@ -213,6 +215,7 @@ void EmulatedDevice::Run(int64_t blocks, int threads, size_t shared_bytes,
                         " bytes of shared memory"));
     return;
   }
+  blocks_ += blocks;
   std::vector<uint32_t> order(blocks);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random_);

@@ -49,6 +49,8 @@ class EmulatedDevice : public Device {
   bool MayRead(absl::string_view what, const void* at, size_t bytes);
   bool MayWrite(absl::string_view what, void* at, size_t bytes);
   int64_t launches() const { return launches_; }
+  int64_t blocks() const { return blocks_; }  // of all launches
+  int64_t locks() const { return runner_.locks(); }  // taken by kernels
   // The launch of this number, counted from 1, and all after it fail.
   void FailAt(int64_t launch) { fails_at_ = launch; }
   // Errors: Internal: what CUDA leaves undefined has happened.
@@ -67,6 +69,7 @@ class EmulatedDevice : public Device {
   std::mt19937_64 random_;
   BlockRunner runner_;
   int64_t launches_ = 0;
+  int64_t blocks_ = 0;
   int64_t fails_at_ = std::numeric_limits<int64_t>::max();
   std::vector<std::string> reports_;
 };
