@@ -82,6 +82,7 @@ absl::Status ConsistencyController::OnBeginCut(
     ShardActions* out, CutUse use) {
   smallest_cut_.clear();
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
+  SYNCLINE_RETURN_IF_ERROR(CheckCutForm(options_, clocks));
   const absl::Status status = AnnounceCut(cut_id, clocks, hold, use);
   if (absl::IsOutOfRange(status) || absl::IsFailedPrecondition(status)) {
     smallest_cut_ = cuts_.SmallestClocks(

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 
 namespace syncline::ps {
 namespace {
@@ -97,14 +98,18 @@ std::vector<int64_t> SmallestCutClocks(const RegimeSchedule& regimes,
   return smallest;
 }
 
+absl::Status CheckCutForm(const ConsistencyOptions& options,
+                          absl::Span<const int64_t> clocks) {
+  if (clocks.size() == options.workers.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.label, ": a cut of ", clocks.size(), " clocks, the job has ",
+      options.workers.size(), " workers"));
+}
+
 absl::Status CheckCutClocks(const ConsistencyOptions& options,
                             absl::Span<const PushLedger> workers,
                             absl::Span<const int64_t> clocks) {
-  if (clocks.size() != workers.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.label, ": a cut of ", clocks.size(),
-                     " clocks, the job has ", workers.size(), " workers"));
-  }
+  SYNCLINE_RETURN_IF_ERROR(CheckCutForm(options, clocks));
   const std::vector<int64_t> smallest =
       SmallestCutClocks(options.regimes, workers, clocks);
   if (absl::MakeConstSpan(smallest) == clocks) return absl::OkStatus();

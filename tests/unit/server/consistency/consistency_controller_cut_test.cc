@@ -76,6 +76,24 @@ TEST_F(ControllerTest, CutsThatCannotBeAreRefused) {
               HasSubstr("cut 8 is not announced"));
 }
 
+// The clocks come from a peer. Each way to refuse a cut reads one clock of each
+// worker.
+TEST_F(ControllerTest, ACutWithoutAClockOfEachWorkerIsRefusedFirst) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(7, {0, 0}, CutUse::kRouting).ok());
+  for (const std::vector<int64_t>& clocks :
+       {std::vector<int64_t>{}, {4}, {4, 4, 4}}) {
+    const absl::Status refused = BeginCut(8, clocks);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("has 2 workers"));
+    EXPECT_THAT(controller_->smallest_cut(), IsEmpty());
+  }
+  EXPECT_EQ(BeginCut(8, {4, 4}).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(EndCut(7).ok());
+  EXPECT_EQ(BeginCut(7, {0}).code(), absl::StatusCode::kInvalidArgument)
+      << "also of a cut that has ended";
+}
+
 TEST_F(ControllerTest, CutsNeverCross) {
   OpenAndInit(ConsistencyMode::kAsync);
   ASSERT_TRUE(BeginCut(7, {4, 2}).ok());
