@@ -107,7 +107,10 @@ absl::StatusOr<CutAction> CutCalls::AwaitOutcome(uint64_t name,
     // What a failed cut leaves behind is sent, too, before the caller goes on.
     if (outcome.has_value() && actions.empty()) return *outcome;
     if (!actions.empty()) {
-      if (outcome.has_value()) actions.push_back(*std::move(outcome));
+      // Before what the answers have brought, which is later and so counts.
+      if (outcome.has_value()) {
+        actions.insert(actions.begin(), *std::move(outcome));
+      }
       continue;
     }
     SYNCLINE_RETURN_IF_ERROR(calls_->WaitUntil(coordinator_->next_tick()));

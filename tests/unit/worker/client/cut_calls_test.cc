@@ -61,6 +61,7 @@ class CutCallsTest : public ::testing::Test {
     if (call.method == "BeginCut" && shard == 2 && refusals_-- > 0) {
       return {.status = ToGrpcStatus(refusal_)};
     }
+    if (call.method == "EndCut") return {.status = ToGrpcStatus(end_refusal_)};
     if (call.method != "ScanTable") return {};
     const auto request = call.As<ScanTableRequest>();
     EXPECT_EQ(request.header().table(), 4u);
@@ -94,6 +95,7 @@ class CutCallsTest : public ::testing::Test {
 
   std::atomic<int> refusals_{0};  // of shard 2
   absl::Status refusal_;
+  absl::Status end_refusal_;
   int floats_ = 2;
   absl::Status sink_status_;
   ClientParts parts_;
@@ -179,6 +181,18 @@ TEST_F(CutCallsTest, ACutThatIsUnderWayGoesOnWithLaterShards) {
     ASSERT_THAT(other.MethodsOf(shard), ElementsAre("BeginCut"));
     EXPECT_EQ(other.CallsOf(shard)[0].As<BeginCutRequest>().cut_id(), 9u);
   }
+}
+
+// What was read at the cut is no one state then.
+TEST_F(CutCallsTest, ACutThatLaterShardsHaveGivenUpEndsWithTheirRefusal) {
+  ASSERT_OK(
+      cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)).status());
+  end_refusal_ = absl::FailedPreconditionError("cut 9 was abandoned");
+  CutCalls later(Calling({1, 2}), parts_.context().headers, &parts_.calls(),
+                 &coordinator_);
+  const absl::Status ended = later.End(9, 8);
+  EXPECT_EQ(ended.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("9 was abandoned"));
 }
 
 TEST_F(CutCallsTest, ACutThatIsRefusedEndsNothingElse) {
