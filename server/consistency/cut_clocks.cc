@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
+#include "common/cuts/cut_id.h"
 
 namespace syncline::ps {
 namespace {
@@ -100,10 +101,18 @@ std::vector<int64_t> SmallestCutClocks(const RegimeSchedule& regimes,
 
 absl::Status CheckCutForm(const ConsistencyOptions& options,
                           absl::Span<const int64_t> clocks) {
-  if (clocks.size() == options.workers.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      options.label, ": a cut of ", clocks.size(), " clocks, the job has ",
-      options.workers.size(), " workers"));
+  if (clocks.size() != options.workers.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.label, ": a cut of ", clocks.size(), " clocks, the job has ",
+        options.workers.size(), " workers"));
+  }
+  for (uint32_t rank = 0; rank < clocks.size(); ++rank) {
+    if (clocks[rank] >= 0 && clocks[rank] <= kCutClockMax) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.label, ": a cut at clock ", clocks[rank], " of ",
+        options.workers[rank].name, ", must be from 0 to ", kCutClockMax));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCutClocks(const ConsistencyOptions& options,

@@ -25,15 +25,16 @@ bool AllowsCut(const RegimeSchedule& regimes,
                absl::Span<const int64_t> clocks);
 
 // OK if these can be the clocks of a cut at all, wherever the workers are: one
-// of each worker. To be asked before anything else is. Errors: InvalidArgument.
+// of each worker, from 0 to kCutClockMax. To be asked before anything else is.
+// Errors: InvalidArgument.
 absl::Status CheckCutForm(const ConsistencyOptions& options,
                           absl::Span<const int64_t> clocks);
 
 // OK if a cut at these clocks, one of each worker, may be announced: no worker
 // is past it, and no worker that is held at its clock keeps another one from
-// reaching its own. Errors: InvalidArgument: as CheckCutForm; OutOfRange: a worker is past the cut, or the clocks are further apart than
-// the consistency mode allows; the message has the smallest clocks that are
-// possible.
+// reaching its own. Errors: InvalidArgument: as CheckCutForm; OutOfRange: a
+// worker is past the cut, or the clocks are further apart than the consistency
+// mode allows; the message has the smallest clocks that are possible.
 absl::Status CheckCutClocks(const ConsistencyOptions& options,
                             absl::Span<const PushLedger> workers,
                             absl::Span<const int64_t> clocks);

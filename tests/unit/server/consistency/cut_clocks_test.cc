@@ -3,9 +3,12 @@
 
 #include "server/consistency/cut_clocks.h"
 
+#include <limits>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/cuts/cut_id.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -50,6 +53,18 @@ TEST_F(CutClocksTest, ACutHasOneClockOfEachWorker) {
   EXPECT_TRUE(Check({0, 0}).ok());
   EXPECT_EQ(Check({0}).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Check({0, 0, 0}).message(), HasSubstr("a cut of 3 clocks"));
+}
+
+// They come from a peer, and are reckoned with.
+TEST_F(CutClocksTest, AClockIsOneThatAnIdOfACutCanHave) {
+  EXPECT_TRUE(Check({kCutClockMax, kCutClockMax}).ok());
+  for (const int64_t clock :
+       {kCutClockMax + 1, int64_t{-1}, std::numeric_limits<int64_t>::max(),
+        std::numeric_limits<int64_t>::min()}) {
+    const absl::Status refused = Check({clock, clock});
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+    EXPECT_THAT(refused.message(), HasSubstr(absl::StrCat("clock ", clock)));
+  }
 }
 
 TEST_F(CutClocksTest, NoWorkerIsPastTheCut) {
