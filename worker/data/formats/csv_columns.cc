@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -124,14 +125,16 @@ std::optional<Header> ReadHeader(const CsvSource& source,
                 .schema = {.header = *std::move(names), .column_count = count}};
 }
 
+// The names of a header, to be found in one step: there may be millions.
+using NameSet = absl::flat_hash_set<absl::string_view>;
+
 // The first column of the range whose name stands elsewhere in the other
-// header; -1: none.
+// header, which has `test_names`; -1: none.
 int64_t FirstMoved(const ColumnRange& range, const Schema& train,
-                   const Schema& test) {
+                   const Schema& test, const NameSet& test_names) {
   for (int64_t i = range.begin; i < range.end; ++i) {
     const std::string& name = train.header[i];
-    const int64_t in_test = ColumnNamed(test, name);
-    if (test.header[i] != name && in_test >= 0) return i;
+    if (test.header[i] != name && test_names.contains(name)) return i;
   }
   return -1;
 }
@@ -248,12 +251,13 @@ absl::Status CompareColumns(const CsvSource& train, const CsvSource& test,
   const std::optional<Header> a = ReadHeader(train, data_root);
   const std::optional<Header> b = ReadHeader(test, data_root);
   if (!a.has_value() || !b.has_value()) return absl::OkStatus();
+  const NameSet test_names(b->schema.header.begin(), b->schema.header.end());
   std::vector<std::string> problems;
   for (const FieldRequest& field : fields) {
     if (ColumnNamed(a->schema, field.name) >= 0) continue;  // by its name
     const auto range = ResolveField(field.name, a->schema);
     if (!range.ok() || range->end > b->schema.column_count) continue;
-    const int64_t column = FirstMoved(*range, a->schema, b->schema);
+    const int64_t column = FirstMoved(*range, a->schema, b->schema, test_names);
     if (column < 0) continue;
     problems.push_back(absl::StrCat(
         "field \"", field.name,
