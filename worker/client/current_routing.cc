@@ -112,18 +112,23 @@ absl::Status CurrentRouting::Follow(const absl::Status& refusal) {
 }
 
 absl::Status CurrentRouting::AskAll(uint64_t wanted) {
-  absl::Status there;
+  absl::Status not_there;
+  absl::Status refusal;
   std::set<std::string> asked;
   const std::shared_ptr<const RoutedJob> before = job();
   for (const Participant& ps : before->shards) {
     if (!asked.insert(ps.member().address()).second) continue;
     SYNCLINE_RETURN_IF_ERROR(SleepUntil(MonotonicNow()));  // not cancelled
     const absl::Status answer = Ask(ps, wanted);
-    if (!answer.ok() && !IsTransient(answer)) return answer;
-    if (there.ok()) there = answer;
+    if (job() != before) {
+      return absl::UnavailableError("the job has just got another routing");
+    }
+    absl::Status& first = IsTransient(answer) ? not_there : refusal;
+    if (first.ok()) first = answer;
   }
-  if (job() == before) return there;
-  return absl::UnavailableError("the job has just got another routing");
+  // A ps that has left the job knows nothing of it. That is no answer while
+  // another one is still to bring the routing that it has left by.
+  return not_there.ok() ? refusal : not_there;
 }
 
 absl::Status CurrentRouting::Ask(const Participant& ps, uint64_t wanted) {

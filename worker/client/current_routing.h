@@ -45,10 +45,12 @@ class CurrentRouting {
   Caller caller() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Goes to the routing whose version `refusal` has, or a later one; blocks
-  // until all its ps are there. OK: job() has it. Errors: `refusal`, if it has
-  // no version; with the name and address of a ps: InvalidArgument, what it
-  // brought is no routing of this job; its refusal; after `patience` what one
-  // that is not there answered. Cancel's reason.
+  // until all its ps are there. OK: job() has it. A ps of the former routing
+  // may have left the job, and refuse: another one has the later routing.
+  // Errors: `refusal`, if it has no version; with the name and address of a ps:
+  // after `patience` what one that is not there answered; if there is none of
+  // these, InvalidArgument, what it brought is no routing of this job, or its
+  // refusal. Cancel's reason.
   absl::Status Follow(const absl::Status& refusal) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends Follow, now and later.
   void Cancel(const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,6 +60,7 @@ class CurrentRouting {
                  absl::Duration patience);
 
   // OK if all ps are at one version, job()'s, which is `wanted` or later.
+  // Errors: Unavailable, DeadlineExceeded: to be asked again.
   absl::Status AskAll(uint64_t wanted) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Ask(const Participant& ps, uint64_t wanted)
       ABSL_LOCKS_EXCLUDED(mu_);

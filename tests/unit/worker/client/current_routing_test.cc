@@ -57,6 +57,10 @@ class CurrentRoutingTest : public ::testing::Test {
   }
   FakePs::Answer Answer(int ps) {
     MutexLock lock(&mu_);
+    if (left_ == ps) {
+      return {.status = {grpc::StatusCode::FAILED_PRECONDITION,
+                         "job j is not open on this ps"}};
+    }
     if (behind_ == ps) {
       return {.status = {grpc::StatusCode::UNAVAILABLE, "opens its shards"}};
     }
@@ -64,6 +68,7 @@ class CurrentRoutingTest : public ::testing::Test {
   }
 
   std::atomic<int> behind_ = -1;  // this ps is not there yet
+  std::atomic<int> left_ = -1;    // this one has the job no more
   Mutex mu_;
   GetRoutingResponse response_;
   FakePs ps_[2] = {FakePs([this](const FakePs::Call&) { return Answer(0); }),
@@ -101,6 +106,46 @@ TEST_F(CurrentRoutingTest, GoesThereWhenAllPsAre) {
   EXPECT_EQ(job->Peers()[0].address, ps_[1].address());
   EXPECT_EQ(routing->caller().routing_version(), 3u);
   EXPECT_OK(routing->Follow(RefusalAt(3)));
+}
+
+// Which of them has the lower shard is chance.
+TEST_F(CurrentRoutingTest, APsThatHasLeftTheJobKeepsNobodyFromIt) {
+  for (const int left : {0, 1}) {
+    const auto stays = static_cast<uint32_t>(1 - left);
+    const auto routing = Create();
+    SetRouting(2, {stays, stays});
+    left_ = left;
+    SCOPED_TRACE(absl::StrCat("ps:", left, " has left"));
+    ASSERT_OK(routing->Follow(RefusalAt(2)));
+    const auto job = routing->job();
+    EXPECT_EQ(job->table.version(), 2u);
+    EXPECT_EQ(job->Peers()[0].address, ps_[stays].address());
+    EXPECT_EQ(job->Peers()[1].address, ps_[stays].address());
+  }
+}
+
+TEST_F(CurrentRoutingTest, OneThatHasLeftIsNoReasonNotToWaitForAnother) {
+  const auto routing = Create();
+  SetRouting(2, {1, 1});
+  left_ = 0;
+  behind_ = 1;
+  absl::Status followed = absl::UnknownError("not yet");
+  std::thread follower([&] { followed = routing->Follow(RefusalAt(2)); });
+  ps_[1].calls().Await(3);
+  behind_ = -1;
+  follower.join();
+  ASSERT_OK(followed);
+  EXPECT_EQ(routing->job()->table.version(), 2u);
+}
+
+TEST_F(CurrentRoutingTest, ARefusalCountsWhereNobodyBringsAnotherRouting) {
+  const auto routing = Create();
+  left_ = 1;
+  const absl::Status followed = routing->Follow(RefusalAt(1));
+  EXPECT_EQ(followed.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(followed.message()),
+              AllOf(HasSubstr(absl::StrCat("ps:1 at ", ps_[1].address())),
+                    HasSubstr("is not open on this ps")));
 }
 
 TEST_F(CurrentRoutingTest, AWaitThatIsInVainNamesThePs) {
