@@ -179,6 +179,10 @@ class PsServerImpl final : public PsServer {
       const Opening& opening, const RoutingTable& routing, uint32_t shard,
       uint32_t here, uint32_t others_to_come);
   absl::Status AddJob(const Opening& opening, uint32_t ps_rank);
+  // CloseJob of what the registry has let go.
+  std::optional<PsReport> CloseRemoved(
+      std::optional<JobRegistry::Shards> shards, const std::string& job_id,
+      absl::string_view reason);
   // Ends the calls of the shards, which no new call reaches, and their work.
   void CloseShards(const JobRegistry::Shards& shards,
                    const std::function<absl::Status(const JobConfig&)>& reason,
@@ -338,7 +342,8 @@ absl::Status PsServerImpl::ChangeRouting(const JobAssignment& assignment,
   absl::Status status = shards.status();
   if (status.ok()) status = jobs_.EndRouting(*access, *std::move(shards));
   if (status.ok()) return status;
-  CloseJob(access->job_id, status.message());
+  // Not what was opened under this name meanwhile.
+  CloseRemoved(jobs_.Remove(*access), access->job_id, status.message());
   if (opening.statistics != nullptr) opening.statistics->Close(status);
   return status;
 }
@@ -451,7 +456,12 @@ void PsServerImpl::CloseShards(
 
 std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
                                                absl::string_view reason) {
-  std::optional<JobRegistry::Shards> shards = jobs_.Remove(job_id);
+  return CloseRemoved(jobs_.Remove(job_id), job_id, reason);
+}
+
+std::optional<PsReport> PsServerImpl::CloseRemoved(
+    std::optional<JobRegistry::Shards> shards, const std::string& job_id,
+    absl::string_view reason) {
   if (!shards.has_value()) return std::nullopt;
   CloseShards(
       *shards,

@@ -50,6 +50,18 @@ std::optional<JobRegistry::Shards> JobRegistry::Remove(
   return shards;
 }
 
+std::optional<JobRegistry::Shards> JobRegistry::Remove(
+    const JobAccess& access) {
+  MutexLock lock(&mu_);
+  const auto found = jobs_.find(access.job_id);
+  if (found == jobs_.end() || found->second.access.get() != &access) {
+    return std::nullopt;
+  }
+  Shards shards = ShardsOf(found->second);
+  jobs_.erase(found);
+  return shards;
+}
+
 absl::StatusOr<JobRegistry::Shards> JobRegistry::BeginRouting(
     std::shared_ptr<const JobAccess> access) {
   MutexLock lock(&mu_);

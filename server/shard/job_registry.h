@@ -39,6 +39,9 @@ class JobRegistry {
   absl::Status Add(std::shared_ptr<const JobAccess> access, Shards shards);
   // None: not open.
   std::optional<Shards> Remove(const std::string& job_id);
+  // The same of the opening that has this very access. None also if the job was
+  // closed and opened again since.
+  std::optional<Shards> Remove(const JobAccess& access);
 
   // Takes the job's shards out, because it goes to the later routing of
   // `access`. Until EndRouting calls that come by that routing are answered

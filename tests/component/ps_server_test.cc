@@ -2,7 +2,8 @@
 // mode's arithmetic, exactly-once, parking and cuts. Method: servers in this
 // process and a client made of nothing but generated code; integer gradients
 // where sums must be exact. The parts beside: ps_server_refusal_test.cc
-// (refusals that say why), ps_server_memory_test.cc (limits of memory).
+// (refusals that say why), ps_server_memory_test.cc (limits of memory),
+// ps_server_routing_test.cc (changes of the routing).
 
 #include <cmath>
 #include <thread>

@@ -139,6 +139,23 @@ TEST(JobRegistryTest, AJobGoesOnlyToALaterRoutingOfItsAttempt) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// A change of the routing that fails closes what it has begun with.
+TEST(JobRegistryTest, AnOpeningIsNotRemovedForAnEarlierOne) {
+  JobRegistry jobs;
+  ASSERT_OK(jobs.Add(Access(2), {Entry(0)}));
+  const auto access = Access(3);
+  ASSERT_OK(jobs.BeginRouting(access).status());
+  EXPECT_NE(jobs.Remove("j"), std::nullopt);
+  EXPECT_EQ(jobs.Remove(*access), std::nullopt);
+  const auto shard = Entry(0);
+  const auto next = Access(3, /*attempt=*/2);
+  ASSERT_OK(jobs.Add(next, {shard}));
+  EXPECT_EQ(jobs.Remove(*access), std::nullopt);
+  EXPECT_TRUE(jobs.Has(*shard));
+  EXPECT_EQ(jobs.Remove(*next), JobRegistry::Shards({shard}));
+  EXPECT_FALSE(jobs.Has(*shard));
+}
+
 TEST(JobRegistryTest, ACallIsFromTheProcessThatHasTheRank) {
   ConsistencyController::Options options;
   options.label = "job j on ps:0";
