@@ -1,0 +1,88 @@
+#ifndef SYNCLINE_TESTS_UNIT_WORKER_COMPUTE_DEVICE_STEPS_H_
+#define SYNCLINE_TESTS_UNIT_WORKER_COMPUTE_DEVICE_STEPS_H_
+
+// Whole training steps on another device than this machine's processors:
+// executor_cuda_test has an emulated one, tests/gpu a GPU.
+
+#include <cmath>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/device/device.h"
+#include "tests/testing/arrays.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/training_model.h"
+#include "tests/unit/worker/compute/executor_fixture.h"
+#include "worker/compute/executor.h"
+
+namespace syncline::worker {
+
+// The parts of a transformer's block, its attention as products and a softmax.
+inline testing::TrainingModel Block() {
+  return testing::MakeTrainingModel(
+      "(float[N,4,6] x, float[6] w_s, float[6] w_b, float[6,6] w_q, "
+      "float[6,6] w_k, float[6,6] w_v, float[6,12] w_u, float[12] w_c, "
+      "float[12,6] w_d, float[24,3] w_o, float[3] w_p) => (float[N,3] y)",
+      "float scale = {0.4}",
+      "n = LayerNormalization <axis = -1> (x, w_s, w_b)\n"
+      "q = MatMul(n, w_q)\n k = MatMul(n, w_k)\n v = MatMul(n, w_v)\n"
+      "t = Transpose <perm = [0, 2, 1]> (k)\n p = MatMul(q, t)\n"
+      "z = Mul(p, scale)\n a = Softmax(z)\n h = MatMul(a, v)\n"
+      "r = Add(x, h)\n u = MatMul(r, w_u)\n c = Add(u, w_c)\n"
+      "g = Gelu(c)\n d = MatMul(g, w_d)\n e = Add(r, d)\n"
+      "f = Flatten <axis = 1> (e)\n y = Gemm(f, w_o, w_p)",
+      20);
+}
+
+// Convolutions, the second one in groups, with batch normalisation and pooling.
+inline testing::TrainingModel Convolutions() {
+  return testing::MakeTrainingModel(
+      "(float[N,2,7,6] x, float[6,2,3,3] w_a, float[6] w_b, float[6] w_s, "
+      "float[6] w_t, float[6] w_running_m, float[6] w_running_v, "
+      "float[6,3,3,3] w_c, "
+      "float[6,3] w_o, float[3] w_p) => (float[N,3] y)",
+      "",
+      "a = Conv <pads = [1, 1, 1, 1], strides = [2, 1]> (x, w_a, w_b)\n"
+      "b = BatchNormalization(a, w_s, w_t, w_running_m, "
+      "w_running_v)\n"
+      "r = Relu(b)\n p = MaxPool <kernel_shape = [2, 2]> (r)\n"
+      "c = Conv <group = 2, pads = [1, 1, 1, 1]> (p, w_c)\n"
+      "g = GlobalAveragePool(c)\n f = Flatten <axis = 1> (g)\n"
+      "y = Gemm(f, w_o, w_p)",
+      20);
+}
+
+// Two steps and evaluations of a seeded model on `device` are those of this
+// machine; the second batch is smaller. `tolerance` is relative to 1 or more.
+inline void ExpectSameStepsOn(Device* device, const testing::TrainingModel& m,
+                              int64_t micro_batches, int segments, DType type,
+                              double tolerance) {
+  constexpr auto kLoss = LossSpec::SOFTMAX_CROSS_ENTROPY;
+  SeededExecutor here(m, kLoss, 6, micro_batches, segments, 1, nullptr,
+                      /*device=*/nullptr, type);
+  SeededExecutor there(m, kLoss, 6, micro_batches, segments, 1, nullptr, device,
+                       type);
+  for (const int64_t size : {6, 4}) {
+    const Batch batch = here.MakeBatch(size);
+    const double loss = here.Step(batch);
+    EXPECT_NEAR(there.Step(batch), loss, tolerance * loss);
+    const auto want = here.Gradients();
+    const auto got = there.Gradients();
+    for (int i = 0; i < here.count(); ++i) {
+      SCOPED_TRACE(here.name(i));
+      testing::ExpectNear(got[i], {want[i].begin(), want[i].end()}, tolerance);
+    }
+    // Variances that were drawn may be negative: NaN is NaN on both.
+    const auto want_loss = here.executor().Evaluate(batch);
+    const auto evaluated = there.executor().Evaluate(batch);
+    ASSERT_OK(want_loss.status());
+    ASSERT_OK(evaluated.status());
+    EXPECT_EQ(std::isnan(evaluated->loss_sum), std::isnan(want_loss->loss_sum));
+    if (std::isnan(want_loss->loss_sum)) continue;
+    EXPECT_NEAR(evaluated->loss_sum, want_loss->loss_sum, tolerance * loss);
+  }
+}
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_TESTS_UNIT_WORKER_COMPUTE_DEVICE_STEPS_H_
