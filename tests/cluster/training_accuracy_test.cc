@@ -23,7 +23,8 @@ struct Example {
   int epochs;
   uint64_t test_samples;
   double accuracy_min;
-  double auc_min;  // 0: the job has no AUC
+  double auc_min;          // 0: the job has no AUC
+  bool wants_gpu = false;  // takes minutes without
 };
 
 constexpr Example kExamples[] = {
@@ -35,6 +36,7 @@ constexpr Example kExamples[] = {
     {"a9a/table.textproto", 5, 16281, 0.847, 0.898},
     {"resnet/job.textproto", 10, 512, 0.99, 0},
     {"resnet/ssp.textproto", 10, 512, 0.99, 0},
+    {"mnist-cnn/job.textproto", 3, 10000, 0.985, 0, true},
 };
 
 class TrainingAccuracyTest : public testing::TestWithParam<Example> {
@@ -49,6 +51,9 @@ class TrainingAccuracyTest : public testing::TestWithParam<Example> {
 
   void SetUp() override {
     if (cluster_ == nullptr) GTEST_SKIP() << "no data in " << TestDataDir();
+    if (GetParam().wants_gpu && TestDevice().empty()) {
+      GTEST_SKIP() << "takes minutes without a GPU; tests/gpu.sh runs it";
+    }
   }
 
   static std::unique_ptr<TestCluster> cluster_;
@@ -80,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Examples, TrainingAccuracyTest,
                          [](const testing::TestParamInfo<Example>& param) {
                            return absl::StrReplaceAll(
                                param.param.job_file,
-                               {{"/", "_"}, {".textproto", ""}});
+                               {{"/", "_"}, {"-", "_"}, {".textproto", ""}});
                          });
 
 }  // namespace

@@ -149,11 +149,16 @@ std::string TempDir::Write(absl::string_view name,
   return file;
 }
 
-std::string SourceDir() { return SYNCLINE_SOURCE_DIR; }
+std::string SourceDir() {
+  const fs::path program = fs::read_symlink("/proc/self/exe");
+  const fs::path bundle = program.parent_path().parent_path();
+  if (fs::exists(bundle / "deploy/examples")) return bundle;
+  return SYNCLINE_SOURCE_DIR;
+}
 
 std::string TestDataDir() {
   const char* set = std::getenv("SYNCLINE_TEST_DATA");
-  return set != nullptr ? set : SYNCLINE_SOURCE_DIR "/../shared/data";
+  return set != nullptr ? set : SourceDir() + "/../shared/data";
 }
 
 }  // namespace syncline

@@ -42,11 +42,12 @@ std::string TempDirPrefix();
 // cannot be removed stays too. Returns how many were removed.
 int RemoveLeftovers(const std::string& root, absl::string_view prefix);
 
-// The root of the sources.
+// The root of the sources; in an unpacked bundle (deploy/bundle.sh) the
+// bundle's, which has deploy/examples too.
 std::string SourceDir();
 
 // The folder of real data: SYNCLINE_TEST_DATA, else ../shared/data beside the
-// sources. May not exist.
+// SourceDir. May not exist.
 std::string TestDataDir();
 
 }  // namespace syncline

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <utility>
 
@@ -36,7 +38,15 @@ std::string Content(const std::string& file) {
 
 std::string SteppedClockLibrary() { return SYNCLINE_STEPPED_CLOCK_LIBRARY; }
 
-std::string BinaryDir() { return SYNCLINE_BINARY_DIR; }
+std::string BinaryDir() {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  return program.parent_path().parent_path() / "bin";
+}
+
+std::string TestDevice() {
+  const char* set = std::getenv("SYNCLINE_TEST_DEVICE");
+  return set != nullptr ? set : "";
+}
 
 absl::StatusOr<std::unique_ptr<RunningProgram>> RunningProgram::Start(
     const std::string& dir, const std::vector<std::string>& argv,
@@ -112,6 +122,9 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
                                                   : options_.work_dir));
     if (!options_.data_root.empty()) {
       all.push_back(absl::StrCat("--data-root=", options_.data_root));
+    }
+    if (!TestDevice().empty()) {
+      all.push_back(absl::StrCat("--device=", TestDevice()));
     }
   }
   if (is_ps) {

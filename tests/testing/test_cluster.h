@@ -19,8 +19,13 @@
 
 namespace syncline {
 
-// The folder with the built executables.
+// The folder with the executables that belong to this one: bin/ beside its own,
+// in a build folder and in an unpacked bundle.
 std::string BinaryDir();
+
+// The device that workers of a TestCluster compute on: SYNCLINE_TEST_DEVICE, as
+// --device takes it; empty: the workers' default.
+std::string TestDevice();
 
 // tests/testing/stepped_clock.cc, for LD_PRELOAD.
 std::string SteppedClockLibrary();
