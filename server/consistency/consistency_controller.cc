@@ -549,6 +549,8 @@ void ConsistencyController::PassCuts(absl::Time now, ShardActions* out) {
 
 bool ConsistencyController::CutIsPassed(const CutSchedule::Cut& cut) const {
   if (!initialised()) return false;
+  // What is scanned at a cut is scanned here to its end.
+  if (cut.use == CutUse::kRouting && cuts_.Holds()) return false;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     if (!active(rank)) continue;
     if (workers_[rank].closed() < cut.clocks[rank]) return false;

@@ -172,10 +172,10 @@ class ConsistencyController {
   // OK if the caller may announce and end cuts: the chief or the evaluator.
   absl::Status CheckCutter(uint32_t rank, uint64_t incarnation) const;
   absl::Status CheckPusher(const ShardCall& call) const;
-  // A routing cut that is held; null: none. Other cuts stay as they are
-  // meanwhile, because the state that moves has them so: an announcement is
-  // refused for now, lest cuts that are partly announced wait for each other,
-  // and an end is to be repeated.
+  // A routing cut that is held; null: none. It is passed when those before it
+  // have ended. Other cuts stay as they are meanwhile, because the state that
+  // moves has them so: an announcement is refused for now, lest cuts that are
+  // partly announced wait for each other, and an end is to be repeated.
   const CutSchedule::Cut* MovingCut() const;
   absl::Status AnnounceCut(uint64_t cut_id, std::vector<int64_t> clocks,
                            absl::Duration hold, CutUse use);

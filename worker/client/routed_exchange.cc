@@ -117,7 +117,8 @@ absl::Status RoutedExchange::ScanTable(uint32_t table, int64_t dim,
                                        uint64_t cut_id, int64_t clock,
                                        RowSink sink) {
   // A scan that has given rows cannot begin again: the sink would have them
-  // twice. It is under a cut that is held, so the routing stands still.
+  // twice. It is under a cut that is held, and a routing cut waits for its end,
+  // so the routing stands still.
   return client_->ScanTable(table, dim, cut_id, clock, sink);
 }
 

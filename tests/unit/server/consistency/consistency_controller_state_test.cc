@@ -130,16 +130,41 @@ TEST_F(ControllerStateTest, WhileTheStateMovesCutsStandStill) {
   ASSERT_TRUE(BeginCut(7, {1, 1}, CutUse::kRouting).ok());
   EXPECT_TRUE(BeginCut(9, {4, 4}).ok()) << "nothing is held yet";
   for (uint32_t rank = 0; rank < 2; ++rank) Push(10 + rank, rank, 0, {0, 1});
+  EXPECT_TRUE(EndCut(6).ok());
   EXPECT_EQ(BeginCut(8, {2, 2}).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(controller_->smallest_cut(), ElementsAre(2, 2))
       << "it may be asked for again";
-  EXPECT_TRUE(IsBusy(EndCut(6)));
-  EXPECT_THAT(std::string(EndCut(6).message()),
+  EXPECT_TRUE(IsBusy(EndCut(9)));
+  EXPECT_THAT(std::string(EndCut(9).message()),
               HasSubstr("the routing cut at clock 1 is held"));
   EXPECT_TRUE(BeginCut(7, {1, 1}, CutUse::kRouting).ok()) << "a repeat";
   EXPECT_TRUE(EndCut(7).ok());
-  EXPECT_TRUE(EndCut(6).ok());
+  EXPECT_TRUE(EndCut(9).ok());
   EXPECT_TRUE(BeginCut(8, {2, 2}).ok());
+}
+
+// A table that is scanned at a cut is not to move before the scan has ended.
+TEST_F(ControllerStateTest, TheStateDoesNotMoveWhileACutBeforeThatIsHeld) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_TRUE(BeginCut(6, {1, 1}).ok());
+  ASSERT_TRUE(BeginCut(7, {1, 1}, CutUse::kRouting).ok());
+  for (uint32_t rank = 0; rank < 2; ++rank) Push(10 + rank, rank, 0, {0, 1});
+  EXPECT_EQ(controller_->CheckHeldCut(6), absl::OkStatus());
+  EXPECT_THAT(std::string(controller_->CheckHeldCut(7).message()),
+              HasSubstr("cut 7 is not passed yet"));
+  EXPECT_THAT(Push(20, 0, 1, {0, 1}), IsEmpty());
+  ShardActions actions;
+  ASSERT_TRUE(controller_->OnEndCut(0, 10, 6, kStart, &actions).ok());
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kSnapshot));
+  EXPECT_EQ(controller_->CheckHeldCut(7), absl::OkStatus());
+  ASSERT_TRUE(EndCut(7).ok());
+  // One that nobody ends is given up.
+  ASSERT_TRUE(BeginCut(8, {2, 2}).ok());
+  ASSERT_TRUE(BeginCut(9, {2, 2}, CutUse::kRouting).ok());
+  Push(21, 1, 1, {0, 1});
+  EXPECT_FALSE(controller_->CheckHeldCut(9).ok());
+  EXPECT_THAT(Tick(absl::Seconds(3)), ElementsAre(Kind::kSnapshot));
+  EXPECT_EQ(controller_->CheckHeldCut(9), absl::OkStatus());
 }
 
 // The chief announces the first cut, and then begins the attempt: no worker
