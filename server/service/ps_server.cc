@@ -151,7 +151,7 @@ class PsServerImpl final : public PsServer {
                           const ShardStarts& starts,
                           const GoOnCheck& go_on) override;
   absl::Status ChangeRouting(const JobAssignment& assignment, uint32_t ps_rank,
-                             const ShardStarts& starts,
+                             uint64_t cut_id, const ShardStarts& starts,
                              const GoOnCheck& go_on) override;
   absl::Status ExportState(const std::string& job_id, uint32_t shard,
                            uint64_t cut_id, const ShardSelection& selection,
@@ -179,6 +179,9 @@ class PsServerImpl final : public PsServer {
       const Opening& opening, const RoutingTable& routing, uint32_t shard,
       uint32_t here, uint32_t others_to_come);
   absl::Status AddJob(const Opening& opening, uint32_t ps_rank);
+  // The second half of ChangeRouting: the later shards.
+  absl::Status OpenRouting(const Opening& opening, uint32_t ps_rank,
+                           const JobAccess& access);
   // CloseJob of what the registry has let go.
   std::optional<PsReport> CloseRemoved(
       std::optional<JobRegistry::Shards> shards, const std::string& job_id,
@@ -187,6 +190,10 @@ class PsServerImpl final : public PsServer {
   void CloseShards(const JobRegistry::Shards& shards,
                    const std::function<absl::Status(const JobConfig&)>& reason,
                    bool with_statistics);
+  // CloseShards of those that are held at the cut and go to the routing of
+  // `later`. Errors: FailedPrecondition: one is not held; all are closed.
+  absl::Status CloseAtCut(const JobRegistry::Shards& shards, uint64_t cut_id,
+                          const JobAccess& later);
   absl::Status CheckMemory(const JobConfig& config) const;
   // Sets memory and disk aside for the shard's tables and opens them; `here`,
   // `others_to_come`: MakeShard's.
@@ -306,7 +313,7 @@ absl::Status PsServerImpl::AddJob(const Opening& opening, uint32_t ps_rank) {
 }
 
 absl::Status PsServerImpl::ChangeRouting(const JobAssignment& assignment,
-                                         uint32_t ps_rank,
+                                         uint32_t ps_rank, uint64_t cut_id,
                                          const ShardStarts& starts,
                                          const GoOnCheck& go_on) {
   SYNCLINE_ASSIGN_OR_RETURN(JobAccess read, ReadJobAccess(assignment, ps_rank));
@@ -316,6 +323,8 @@ absl::Status PsServerImpl::ChangeRouting(const JobAssignment& assignment,
   Opening opening{.assignment = &assignment, .starts = starts, .go_on = go_on};
   for (const auto& shard : former) {
     if (shard->statistics != nullptr) opening.statistics = shard->statistics;
+    if (shard->shard == nullptr) continue;
+    SYNCLINE_RETURN_IF_ERROR(shard->shard->CheckHeldCut(cut_id));
   }
   if (opening.statistics != nullptr &&
       ReductionRootOf(assignment).rank != ps_rank) {
@@ -325,27 +334,44 @@ absl::Status PsServerImpl::ChangeRouting(const JobAssignment& assignment,
         "batches (training.sync_batch_statistics)"));
   }
   SYNCLINE_ASSIGN_OR_RETURN(former, jobs_.BeginRouting(access));
-  CloseShards(
-      former,
-      [&](const JobConfig& config) {
-        return WithRoutingVersion(
-            absl::AbortedError(
-                absl::StrCat(config.label, ": the job goes to routing version ",
-                             access->routing_version)),
-            access->routing_version);
-      },
-      /*with_statistics=*/false);
+  absl::Status status = CloseAtCut(former, cut_id, *access);
   // Its memory and files make room for those of the new shards.
   Free(std::move(former));
   ForgetTables(access->job_id);
-  absl::StatusOr<JobRegistry::Shards> shards = MakeShards(opening, ps_rank);
-  absl::Status status = shards.status();
-  if (status.ok()) status = jobs_.EndRouting(*access, *std::move(shards));
+  if (status.ok()) status = OpenRouting(opening, ps_rank, *access);
   if (status.ok()) return status;
   // Not what was opened under this name meanwhile.
   CloseRemoved(jobs_.Remove(*access), access->job_id, status.message());
   if (opening.statistics != nullptr) opening.statistics->Close(status);
   return status;
+}
+
+absl::Status PsServerImpl::OpenRouting(const Opening& opening, uint32_t ps_rank,
+                                       const JobAccess& access) {
+  SYNCLINE_ASSIGN_OR_RETURN(JobRegistry::Shards shards,
+                            MakeShards(opening, ps_rank));
+  return jobs_.EndRouting(access, std::move(shards));
+}
+
+absl::Status PsServerImpl::CloseAtCut(const JobRegistry::Shards& shards,
+                                      uint64_t cut_id, const JobAccess& later) {
+  const auto moved = [&](const JobConfig& config) {
+    return WithRoutingVersion(
+        absl::AbortedError(absl::StrCat(config.label,
+                                        ": the job goes to routing version ",
+                                        later.routing_version)),
+        later.routing_version);
+  };
+  absl::Status held;
+  for (const auto& job : shards) {
+    if (job->shard == nullptr || !held.ok()) continue;
+    held = job->shard->CloseAtCut(cut_id, moved(job->config));
+  }
+  CloseShards(
+      shards,
+      [&](const JobConfig& config) { return held.ok() ? moved(config) : held; },
+      /*with_statistics=*/false);
+  return held;
 }
 
 absl::Status PsServerImpl::ExportState(const std::string& job_id,

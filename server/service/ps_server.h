@@ -76,17 +76,20 @@ class PsServer {
                                   uint32_t ps_rank, const ShardStarts& starts,
                                   const GoOnCheck& go_on) = 0;
   // Puts the job's shards of a later routing into the place of those that it
-  // has here, which must be held at a cut and exported: `starts` brings what
-  // all former shards had of each new one. Callers by the former routing are
-  // told the version of the new one, those by the new one wait meanwhile. No
-  // memory is taken twice. All ps of the job must go to the routing; ps that
-  // join the job open theirs with RestoreJob, before the others.
+  // has here, which must be exported at the cut `cut_id` and held there until
+  // now: `starts` brings what all former shards had of each new one. Callers by
+  // the former routing are told the version of the new one, those by the new
+  // one wait meanwhile. No memory is taken twice. All ps of the job must go to
+  // the routing; ps that join the job open theirs with RestoreJob, before the
+  // others.
   // Errors: FailedPrecondition: the job is not open, or at this routing or a
-  // later one, or shard 0, which reduces the batches' statistics, would go to
-  // another ps: nothing has changed then. RestoreJob's: the job is closed here
-  // then, and its state is what was exported.
+  // later one, or a shard is not held at the cut (any more), or shard 0, which
+  // reduces the batches' statistics, would go to another ps: nothing has
+  // changed then. RestoreJob's, and FailedPrecondition if a hold ends while the
+  // shards are closed: the job is closed here then, and its state is what was
+  // exported.
   virtual absl::Status ChangeRouting(const JobAssignment& assignment,
-                                     uint32_t ps_rank,
+                                     uint32_t ps_rank, uint64_t cut_id,
                                      const ShardStarts& starts,
                                      const GoOnCheck& go_on) = 0;
   // Writes the state of a shard at a held cut, as JobShard::Export; this

@@ -249,14 +249,17 @@ void JobShard::Close(const absl::Status& status) {
   StepBatch batch(lane_count_);
   {
     MutexLock lock(&mu_);
-    unsent_norms_.reset();
-    ShardActions actions;
-    controller_.Close(status, &actions);
-    ApplyActions(actions, &batch);
-    EndWaitingReads([&](CallToken, const PendingCall&) { return status; },
-                    &batch);
+    CloseLocked(status, &batch);
   }
   batch.RunCallbacks();
+}
+
+void JobShard::CloseLocked(const absl::Status& status, StepBatch* batch) {
+  unsent_norms_.reset();
+  ShardActions actions;
+  controller_.Close(status, &actions);
+  ApplyActions(actions, batch);
+  EndWaitingReads([&](CallToken, const PendingCall&) { return status; }, batch);
 }
 
 // --- Tables ------------------------------------------------------------------

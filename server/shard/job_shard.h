@@ -132,6 +132,13 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void MaintainTables(absl::Time now);
   // Ends parked calls and all later ones with `status`.
   void Close(const absl::Status& status);
+  // OK while the shard has passed the cut and holds it. Errors:
+  // FailedPrecondition; the status of Close.
+  absl::Status CheckHeldCut(uint64_t cut_id) const;
+  // Close in one step with CheckHeldCut: the state that was exported at the cut
+  // has all that was ever acknowledged. Errors: CheckHeldCut's; nothing has
+  // changed then.
+  absl::Status CloseAtCut(uint64_t cut_id, const absl::Status& status);
   // Its tables as they are. REQUIRES: closed, and the lanes have nothing of it.
   std::vector<ShardStatus::Table> FinalTables();
 
@@ -151,6 +158,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   absl::Status RunAtCut(uint64_t cut_id, int lane,
                         absl::FunctionRef<absl::Status()> task)
       ABSL_LOCKS_EXCLUDED(mu_);
+  void CloseLocked(const absl::Status& status, StepBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status GoOnFrom(const ShardImporter& importer, bool begins_attempt,
                         absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   // Of an Init by the chief.

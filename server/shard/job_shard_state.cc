@@ -56,6 +56,22 @@ absl::Status JobShard::RunAtCut(uint64_t cut_id, int lane,
   return status;
 }
 
+absl::Status JobShard::CheckHeldCut(uint64_t cut_id) const {
+  MutexLock lock(&mu_);
+  return controller_.CheckHeldCut(cut_id);
+}
+
+absl::Status JobShard::CloseAtCut(uint64_t cut_id, const absl::Status& status) {
+  StepBatch batch(lane_count_);
+  {
+    MutexLock lock(&mu_);
+    SYNCLINE_RETURN_IF_ERROR(controller_.CheckHeldCut(cut_id));
+    CloseLocked(status, &batch);
+  }
+  batch.RunCallbacks();
+  return absl::OkStatus();
+}
+
 absl::Status JobShard::Import(const ShardStart& start) {
   {
     MutexLock lock(&mu_);

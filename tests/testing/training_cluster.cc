@@ -242,8 +242,8 @@ absl::Status TrainingCluster::ChangeRouting(const Routing& routing,
   JobAssignment later = assignment_;
   *later.mutable_routing() = routing;
   for (uint32_t rank = 0; rank < options_.ps; ++rank) {
-    const absl::Status changed =
-        ps_[rank].server->ChangeRouting(later, rank, StartsOf(states), nullptr);
+    const absl::Status changed = ps_[rank].server->ChangeRouting(
+        later, rank, cuts.WireId(name), StartsOf(states), nullptr);
     if (changed.ok()) continue;
     // The workers may go on where they are.
     cuts.End(name, clock).IgnoreError();

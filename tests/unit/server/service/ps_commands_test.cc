@@ -37,8 +37,8 @@ class RecordingServer final : public PsServer {
                           const GoOnCheck&) override {
     return absl::UnimplementedError("restore");
   }
-  absl::Status ChangeRouting(const JobAssignment&, uint32_t, const ShardStarts&,
-                             const GoOnCheck&) override {
+  absl::Status ChangeRouting(const JobAssignment&, uint32_t, uint64_t,
+                             const ShardStarts&, const GoOnCheck&) override {
     return absl::UnimplementedError("routing");
   }
   absl::Status ExportState(const std::string&, uint32_t, uint64_t,

@@ -239,6 +239,25 @@ std::string Refusal(const std::vector<std::string>& states,
   return std::string(status.message());
 }
 
+TEST(JobShardStateTest, IsClosedAtACutOnlyWhileThatIsHeld) {
+  const absl::Status elsewhere = absl::AbortedError("elsewhere");
+  Shard shard(Job());
+  shard.RunToCut();
+  EXPECT_OK(shard->CheckHeldCut(kCut));
+  ASSERT_OK(shard->EndCut(Shard::caller(0), kCut));
+  EXPECT_EQ(shard->CheckHeldCut(kCut).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(shard->CloseAtCut(kCut, elsewhere).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_OK(shard.Push(0, 3));  // nothing has changed
+
+  Shard held(Job());
+  held.RunToCut();
+  ASSERT_OK(held->CloseAtCut(kCut, elsewhere));
+  EXPECT_EQ(held.Push(0, 3), elsewhere);
+  EXPECT_EQ(held->CheckHeldCut(kCut), elsewhere);
+}
+
 TEST(JobShardStateTest, AStateIsTheSameBehindAnotherShard) {
   Shard shard(Job(), 0, /*lanes=*/3);
   ASSERT_OK(shard.Import({GoodState()}));
