@@ -132,7 +132,7 @@ std::unique_ptr<StatisticsClient> MakeStatistics(
 }
 
 // The evaluator reads a cut that this rank, the chief, announces: it knows the
-// cut by its clock.
+// cut by its clock. So does the chief know the evaluator's last one.
 bool IsForTheEvaluator(const PreparedJob& job) {
   return job.has_evaluator() && !job.is_evaluator();
 }
@@ -147,6 +147,12 @@ absl::StatusOr<std::optional<EpochCut>> RaisedCut(
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", job.assignment.job_id(), ": workers are past clock ", clock,
         ", an epoch's end; the state can only be read at clocks ", clocks));
+  }
+  if (job.is_evaluator() && clock == epochs.clocks_total) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", job.assignment.job_id(), ": the cut at the last clock, ", clock,
+        ", can only be had at clocks ", clocks,
+        ", and the chief, who reads its values there, does not know that one"));
   }
   EpochCut cut = {.id = CutIdOf(job, clock), .clock = clock};
   if (job.is_evaluator()) {

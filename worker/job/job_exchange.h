@@ -68,7 +68,8 @@ struct EpochCut {
 //
 // Errors: ParameterExchange's, where the job cannot do without the cut: it is
 // the last one, or the evaluator waits for the one that the chief announces.
-// FailedPrecondition: that one was raised, and the evaluator cannot know it.
+// FailedPrecondition: that one was raised, and the evaluator cannot know it;
+// the evaluator's last one was, and the chief cannot.
 absl::StatusOr<std::optional<EpochCut>> AnnounceCut(
     const PreparedJob& job, const Epochs& epochs, int64_t clock,
     ParameterExchange* exchange);

@@ -38,20 +38,28 @@ absl::Status EvaluationLoop::EvaluateAll() {
   // Shards have initial values once the first cut is announced on all of them.
   SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(clock));
   clock = epochs_.EndOf(clock);
-  std::optional<EpochCut> cut = EpochCut{CutIdOf(job_, clock), clock};
-  while (clock < epochs_.clocks_total) {
-    if (cut.has_value()) {
-      SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut->id, clock));
-    }
-    // The next cut before the end of this one, or a worker could run past it.
-    SYNCLINE_ASSIGN_OR_RETURN(const std::optional<EpochCut> next,
-                              AnnounceCut(job_, epochs_, clock, &parameters_));
-    if (cut.has_value()) SYNCLINE_RETURN_IF_ERROR(EvaluateAt(*cut));
-    clock = next.has_value() ? next->clock : epochs_.EndOf(clock);
+  EpochCut cut = {.id = CutIdOf(job_, clock), .clock = clock};
+  while (cut.clock < epochs_.clocks_total) {
+    SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut.id, cut.clock));
+    SYNCLINE_ASSIGN_OR_RETURN(const EpochCut next, AnnounceNext(cut));
+    SYNCLINE_RETURN_IF_ERROR(EvaluateAt(cut));
     cut = next;
   }
-  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut->id, clock));
-  return evaluator_.Run(*cut, stop_);
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut.id, cut.clock));
+  return evaluator_.Run(cut, stop_);
+}
+
+absl::StatusOr<EpochCut> EvaluationLoop::AnnounceNext(const EpochCut& held) {
+  int64_t clock = held.clock;
+  for (uint64_t tries = 1;; ++tries) {
+    SYNCLINE_ASSIGN_OR_RETURN(const std::optional<EpochCut> next,
+                              AnnounceCut(job_, epochs_, clock, &parameters_));
+    if (next.has_value()) return *next;
+    // The last epoch's cut is there, or an error.
+    clock = epochs_.EndOf(clock);
+    SYNCLINE_RETURN_IF_ERROR(parameters_.ReportActivity(
+        held.clock, "announcing a cut", tries, tries + 1));
+  }
 }
 
 absl::Status EvaluationLoop::EvaluateAt(const EpochCut& cut) {

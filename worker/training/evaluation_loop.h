@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "worker/data/epochs.h"
 #include "worker/evaluation/cut_evaluator.h"
@@ -23,10 +24,13 @@ namespace syncline::worker {
 //
 //   read the cut -> announce the next -> end this one -> evaluate
 //
-// The chief announces the first cut before a worker can train. The last cut is
-// never ended, because no push comes after it. Rows are read while their cut
-// is held, so with tables a cut ends after its evaluation. An evaluation that
-// takes longer than an epoch holds the workers at the next cut.
+// The chief announces the first cut before a worker can train. Where an epoch's
+// end cannot be cut, the one after it is announced, and so on, before the held
+// cut ends: workers that nothing holds run to the last clock, where the chief
+// waits for a cut. The last cut is never ended, because no push comes after it.
+// Rows are read while their cut is held, so with tables a cut ends after its
+// evaluation. An evaluation that takes longer than an epoch holds the workers
+// at the next cut.
 class EvaluationLoop {
  public:
   // `job` is an evaluator's, complete, and outlives this, as `metrics` does.
@@ -51,6 +55,9 @@ class EvaluationLoop {
 
  private:
   absl::Status EvaluateAll();
+  // The next cut that is to be had. The workers who wait at `held` are told of
+  // each try.
+  absl::StatusOr<EpochCut> AnnounceNext(const EpochCut& held);
   // The executor has the values of `cut`, which is not the last one.
   absl::Status EvaluateAt(const EpochCut& cut);
 
