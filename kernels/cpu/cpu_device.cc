@@ -66,6 +66,7 @@ const KernelTable& CpuDevice::kernels() const {
       .layer_norm = &CpuLayerNormKernels(),
       .local_response = &CpuLocalResponseKernels(),
       .loss = &CpuLossKernels(),
+      .loss_scale = &CpuLossScaleKernels(),
       .matrix_product = &CpuMatrixProductKernels(),
       .normalization = &CpuNormalizationKernels(),
       .padding = &CpuPaddingKernels(),

@@ -30,6 +30,7 @@ const IntegerKernels& CpuIntegerKernels();
 const LayerNormKernels& CpuLayerNormKernels();
 const LocalResponseKernels& CpuLocalResponseKernels();
 const LossKernels& CpuLossKernels();
+const LossScaleKernels& CpuLossScaleKernels();
 const MatrixProductKernels& CpuMatrixProductKernels();
 const NormalizationKernels& CpuNormalizationKernels();
 const PaddingKernels& CpuPaddingKernels();

@@ -25,6 +25,7 @@ const KernelTable& CudaKernelTable() {
       .layer_norm = &CudaLayerNormKernels(),
       .local_response = &CudaLocalResponseKernels(),
       .loss = &CudaLossKernels(),
+      .loss_scale = &CudaLossScaleKernels(),
       .matrix_product = &CudaMatrixProductKernels(),
       .normalization = &CudaNormalizationKernels(),
       .padding = &CudaPaddingKernels(),

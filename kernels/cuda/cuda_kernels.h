@@ -30,6 +30,7 @@ const IntegerKernels& CudaIntegerKernels();
 const LayerNormKernels& CudaLayerNormKernels();
 const LocalResponseKernels& CudaLocalResponseKernels();
 const LossKernels& CudaLossKernels();
+const LossScaleKernels& CudaLossScaleKernels();
 const MatrixProductKernels& CudaMatrixProductKernels();
 const NormalizationKernels& CudaNormalizationKernels();
 const PaddingKernels& CudaPaddingKernels();

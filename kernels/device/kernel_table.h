@@ -40,6 +40,7 @@ struct IntegerKernels;
 struct LayerNormKernels;
 struct LocalResponseKernels;
 struct LossKernels;
+struct LossScaleKernels;
 struct MatrixProductKernels;
 struct NormalizationKernels;
 struct PaddingKernels;
@@ -78,6 +79,7 @@ struct KernelTable {
   const LayerNormKernels* layer_norm = nullptr;
   const LocalResponseKernels* local_response = nullptr;
   const LossKernels* loss = nullptr;
+  const LossScaleKernels* loss_scale = nullptr;
   const MatrixProductKernels* matrix_product = nullptr;
   const NormalizationKernels* normalization = nullptr;
   const PaddingKernels* padding = nullptr;
