@@ -496,11 +496,14 @@ bool ConsistencyController::CanReadShard(uint32_t rank, int64_t clock) const {
 }
 
 void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
-  out->push_back({.kind = Kind::kRead,
-                  .token = call.token,
-                  .clock = call.pull->clock,
-                  .min_clock = min_clock(),
-                  .max_clock = max_clock()});
+  out->push_back(
+      {.kind = Kind::kRead,
+       .token = call.token,
+       .clock = call.pull->clock,
+       .min_clock = min_clock(),
+       .max_clock = max_clock(),
+       .skipped_through = sync_.SkippedThrough(
+           call.pull->cut_id != 0 ? sync_.clock() : call.pull->clock)});
 }
 
 void ConsistencyController::RunParkedPulls(ShardActions* out) {

@@ -102,6 +102,7 @@ absl::StatusOr<ControllerState> ConsistencyController::Export(
                              .left_out_pushes = left_out_pushes(rank)});
   }
   state.skipped_clocks = skipped_clocks();
+  state.skipped_through = sync_.SkippedThrough(sync_.clock());
   state.duplicate_blocks = duplicate_blocks_;
   state.abandoned_cuts = abandoned_cuts_;
   cuts_.Export(cut_id, &state);
@@ -136,7 +137,8 @@ absl::Status ConsistencyController::Import(const ControllerState& state,
   duplicate_blocks_ = state.duplicate_blocks;
   abandoned_cuts_ = state.abandoned_cuts;
   const int64_t clock = ClockOf(state);
-  sync_.Import(clock, state.skipped_clocks, std::move(left_out));
+  sync_.Import(clock, state.skipped_clocks, state.skipped_through,
+               std::move(left_out));
   BeginStretch(clock);
   changed_ = true;  // cuts that were held are passed again
   moved_at_ = now;

@@ -38,6 +38,7 @@ struct ControllerState {
   std::vector<PastCut> past_cuts;
   // See ConsistencyController.
   uint64_t skipped_clocks = 0;
+  int64_t skipped_through = 0;  // SyncClock's
   uint64_t duplicate_blocks = 0;
   uint64_t abandoned_cuts = 0;
 };

@@ -60,6 +60,9 @@ struct ShardAction {
   // kRead: smallest and largest number of clocks applied, of active workers.
   int64_t min_clock = 0;
   int64_t max_clock = 0;
+  // kRead: 1 + the latest of SYNC's clocks that the values have and at which
+  // nothing was applied, because a gradient was not finite; 0: none.
+  int64_t skipped_through = 0;
   absl::Status status = absl::OkStatus();
   // kSnapshot.
   uint64_t cut_id = 0;

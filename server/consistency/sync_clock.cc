@@ -41,10 +41,12 @@ void SyncClock::Begin(uint32_t active_workers) {
 }
 
 void SyncClock::Import(int64_t clock, uint64_t skipped_clocks,
+                       int64_t skipped_through,
                        std::vector<uint64_t> left_out_pushes) {
   clock_ = clock;
   versions_.assign(versions_.size(), clock);
   skipped_clocks_ = skipped_clocks;
+  skipped_through_ = skipped_through;
   left_out_pushes_ = std::move(left_out_pushes);
 }
 
@@ -98,6 +100,7 @@ bool SyncClock::Finish(ShardActions* out) {
   const bool is_empty = samples_ == 0 && !left_out_.empty();
   if (skipped_ || is_empty) {
     ++skipped_clocks_;
+    skipped_through_ = clock_ + 1;
   } else {
     for (const uint32_t rank : left_out_) ++left_out_pushes_[rank];
   }
@@ -132,6 +135,7 @@ bool SyncClock::OnReduced(const ReductionRound& round, double squared_norm,
   } else if (skip_non_finite_ && !std::isfinite(squared_norm)) {
     ForDelivered(Kind::kDropGradients, 0, blocks_, squared_norm, out);
     ++skipped_clocks_;
+    skipped_through_ = clock_ + 1;
   } else if (trust_ratio_ && dense_blocks_ > 0) {
     ForDelivered(Kind::kApply, dense_blocks_, blocks_, squared_norm, out);
     ForDelivered(Kind::kComputeLambUpdate, 0, dense_blocks_, squared_norm, out);

@@ -42,7 +42,7 @@ class SyncClock {
 
   // The state between two clocks: `clock` is the open one, and nothing of it
   // has arrived. Begin follows. `left_out_pushes`: by rank.
-  void Import(int64_t clock, uint64_t skipped_clocks,
+  void Import(int64_t clock, uint64_t skipped_clocks, int64_t skipped_through,
               std::vector<uint64_t> left_out_pushes);
 
   // The worker has started the clock, with this push.
@@ -82,6 +82,11 @@ class SyncClock {
 
   // Clocks at which nothing was applied, because a gradient was not finite.
   uint64_t skipped_clocks() const { return skipped_clocks_; }
+  // 1 + the latest of these clocks that is below `clock`; 0: none. For `clock`
+  // 1 + the open one it holds as soon as a block has that version.
+  int64_t SkippedThrough(int64_t clock) const {
+    return skipped_ && clock > clock_ ? clock_ + 1 : skipped_through_;
+  }
   // Pushes of this worker without gradient, for the same reason, at clocks at
   // which gradients of other workers were applied.
   uint64_t left_out_pushes(uint32_t rank) const {
@@ -116,6 +121,7 @@ class SyncClock {
   std::optional<ReductionStage> reducing_;
   std::string reduction_trouble_;
   uint64_t skipped_clocks_ = 0;
+  int64_t skipped_through_ = 0;            // 1 + the latest of these
   std::vector<uint64_t> left_out_pushes_;  // by rank
 };
 

@@ -66,6 +66,7 @@ ByteBuffer PullFrame(JobShard* shard, uint32_t rank, PullValues values) {
   header.set_max_clock(values.max_clock);
   header.set_waited_seconds(absl::ToDoubleSeconds(values.waited));
   header.set_non_finite(shard->non_finite().CountOf(rank));
+  header.set_skipped_through(values.skipped_through);
   FrameParts parts;
   header.SerializeToString(&parts.header);
   if (values.area.data != nullptr && values.bytes > 0) {

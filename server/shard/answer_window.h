@@ -17,6 +17,7 @@ struct WaitingRead {
   int64_t clock = 0;  // of the pull
   int64_t min_clock = 0;
   int64_t max_clock = 0;
+  int64_t skipped_through = 0;  // ShardAction's
   absl::Duration waited;
 };
 

@@ -25,8 +25,12 @@ void JobShard::AllowRead(const ShardAction& action, StepBatch* batch) {
   calls_.ReleasePayload(&call);
   call.may_read = true;
   call.taken = nullptr;  // the answer follows
-  const WaitingRead read = {action.token, action.clock, action.min_clock,
-                            action.max_clock, MonotonicNow() - call.arrived};
+  const WaitingRead read = {.token = action.token,
+                            .clock = action.clock,
+                            .min_clock = action.min_clock,
+                            .max_clock = action.max_clock,
+                            .skipped_through = action.skipped_through,
+                            .waited = MonotonicNow() - call.arrived};
   if (call.answer.data != nullptr) return StartSharedRead(read, batch);
   AnswerWindow* const window = &windows_[call.rank];
   window->Enqueue(read);
@@ -46,6 +50,7 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.rows = call.pulled_rows;
   result.min_clock = read.min_clock;
   result.max_clock = read.max_clock;
+  result.skipped_through = read.skipped_through;
   result.waited = read.waited;
   result.type = call.pulled_type;
   result.bytes = AnswerBytes(call);

@@ -36,7 +36,8 @@ struct PullValues {
   std::shared_ptr<CallRows> rows;  // as asked for; null: none
   int64_t min_clock = 0;
   int64_t max_clock = 0;
-  absl::Duration waited;  // until the consistency mode allowed the read
+  int64_t skipped_through = 0;  // ShardAction's
+  absl::Duration waited;        // until the consistency mode allowed the read
   // Of the dense blocks, then of the rows: in a buffer, or where the caller
   // wants them.
   BufferPool::Buffer buffer;

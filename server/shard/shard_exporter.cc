@@ -189,6 +189,7 @@ absl::Status ShardExporter::WriteHeader(const ControllerState& state,
     worker->set_non_finite(non_finite.CountOf(rank));
   }
   WriteCuts(state, &header);
+  header.set_skipped_through(state.skipped_through);
   header.set_total_clocks(total_clocks);
   header.set_optimizer(OptimizerStateName(config_->update.optimizer));
   header.set_slots(static_cast<uint32_t>(executor_->dense().arrays() - 1));

@@ -219,6 +219,9 @@ absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
     worker.left_out_pushes += from.left_out_pushes();
     non_finite_[rank] += from.non_finite();
   }
+  // Of one cut, so all states say the same.
+  controller_->skipped_through =
+      std::max(controller_->skipped_through, header.skipped_through());
   if (!options_.with_counts) return absl::OkStatus();
   // SYNC skips a clock on all shards; else each shard skips pushes.
   controller_->skipped_clocks =

@@ -29,6 +29,7 @@ void AnswerLog::OnValues(uint32_t shard, const PullResponseHeader& header,
   AddCount(telemetry_.pulled_bytes, bytes);
   MutexLock lock(&mu_);
   TakeNonFinite(shard, header.non_finite());
+  skipped_through_ = std::max(skipped_through_, header.skipped_through());
   Mark(left, left + absl::Seconds(header.waited_seconds()));
 }
 
@@ -38,6 +39,11 @@ ParameterExchange::WaitTimes AnswerLog::TimesOf(absl::Time begin,
   const absl::Time left = std::clamp(left_, begin, end);
   const absl::Time readable = std::clamp(readable_, left, end);
   return {left - begin, readable - left, end - readable};
+}
+
+int64_t AnswerLog::SkippedThrough() const {
+  MutexLock lock(&mu_);
+  return skipped_through_;
 }
 
 void AnswerLog::Mark(absl::Time left, absl::Time readable) {

@@ -16,8 +16,9 @@
 namespace syncline::worker {
 
 // The news in the answers of one worker's calls besides the values: when a
-// step's gradients had left, when its values could be read, and how many of the
-// worker's gradients a shard has found not to be finite. Thread-safe.
+// step's gradients had left, when its values could be read, which clock was
+// skipped, and how many of the worker's gradients a shard has found not to be
+// finite. Thread-safe.
 class AnswerLog {
  public:
   // Counts pulled_bytes and non_finite of `telemetry`. `non_finite` outlives
@@ -38,6 +39,9 @@ class AnswerLog {
   ParameterExchange::WaitTimes TimesOf(absl::Time begin, absl::Time end) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The latest PullResponseHeader.skipped_through.
+  int64_t SkippedThrough() const ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   void Mark(absl::Time left, absl::Time readable)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -50,6 +54,7 @@ class AnswerLog {
   mutable Mutex mu_;
   absl::Time left_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time readable_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  int64_t skipped_through_ ABSL_GUARDED_BY(mu_) = 0;
   const bool passes_over_first_;  // CarryOver's non_finite was none
   // By shard; none: it has not answered.
   std::vector<std::optional<uint64_t>> non_finite_ ABSL_GUARDED_BY(mu_);

@@ -117,6 +117,9 @@ class PsClient : public ParameterExchange {
                  int64_t min_clock) override;
   void AbandonStep(bool own_values) override;
   bool step_abandoned() const override { return step_.abandoned(); }
+  bool was_skipped(int64_t clock) const override {
+    return answers_.SkippedThrough() == clock + 1;
+  }
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<RowBatch* const> next_rows) override;
   absl::Status Wait() override;

@@ -58,6 +58,9 @@ class RoutedExchange final : public ParameterExchange {
                  int64_t min_clock) override;
   void AbandonStep(bool own_values) override;
   bool step_abandoned() const override { return client_->step_abandoned(); }
+  bool was_skipped(int64_t clock) const override {
+    return client_->was_skipped(clock);
+  }
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<RowBatch* const> next_rows) override;
   absl::Status Wait() override;

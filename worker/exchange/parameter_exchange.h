@@ -132,6 +132,12 @@ class ParameterExchange {
   // job that leaves such steps out; until the next BeginStep. Final from
   // EndBackward on.
   virtual bool step_abandoned() const = 0;
+  // True if no rank's gradient of step `clock` was applied, because one was not
+  // finite: in SYNC, of a job that leaves such steps out; all ranks are told
+  // the same. In the other modes ranks leave out steps of their own, and this
+  // is false. REQUIRES: values that step `clock` + 1 computes with, or of a cut
+  // at that clock, are what was read last.
+  virtual bool was_skipped(int64_t clock) const = 0;
   // The gradient of `tensor` is final, and its value is not read again in this
   // step. Tensors are numbered as the job's parameters; each comes once, in the
   // order in which backward is done with them.

@@ -68,6 +68,8 @@ class LocalExchange : public worker::ParameterExchange {
                  int64_t min_clock) override;
   void AbandonStep(bool own_values) override;
   bool step_abandoned() const override { return abandoned_; }
+  // Its jobs leave out no step.
+  bool was_skipped(int64_t) const override { return false; }
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<worker::RowBatch* const> next_rows) override;
   absl::Status Wait() override;

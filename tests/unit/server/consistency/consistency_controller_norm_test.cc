@@ -155,6 +155,7 @@ TEST_F(ControllerTest, ANormThatIsNotFiniteSkipsTheClock) {
                          &actions);
   EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kDropGradients,
                                           Kind::kDropGradients, Kind::kRead));
+  EXPECT_EQ(last_.back().skipped_through, 1);
   EXPECT_EQ(controller_->skipped_clocks(), 1u);
   Push(5, 0, 1, {0, 1});
   Push(6, 1, 1, {0, 1});
@@ -184,6 +185,7 @@ TEST_F(ControllerTest, AWorkersWordSkipsTheClockToo) {
         ElementsAre(Kind::kBufferGradient, Kind::kDropGradients, Kind::kAck));
     EXPECT_EQ(controller_->skipped_clocks(), 1u);
     EXPECT_THAT(Pull(5, 0, 1, {0}), ElementsAre(Kind::kRead));
+    EXPECT_EQ(last_[0].skipped_through, 1);
   }
   // Nothing is skipped where the job does not say so.
   OpenAndInit(ConsistencyMode::kSync);

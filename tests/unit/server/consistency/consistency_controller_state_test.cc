@@ -74,9 +74,12 @@ TEST_F(ControllerStateTest, AFinishedWorkerStaysFinished) {
   ControllerState state = StateAtCut(ConsistencyMode::kSync);
   state.workers[1] = {.closed = 1, .finished = true, .left_out_pushes = 3};
   state.skipped_clocks = 4;
+  state.skipped_through = 2;
   ASSERT_EQ(Import(ConsistencyMode::kSync, state), absl::OkStatus());
   EXPECT_EQ(controller_->left_out_pushes(1), 3u);
   EXPECT_EQ(controller_->skipped_clocks(), 4u);
+  Pull(9, 0, 2);
+  EXPECT_EQ(last_[0].skipped_through, 2);
   Push(1, 1, 2, {0, 1});
   EXPECT_THAT(std::string(failure_.message()), HasSubstr("finished"));
   EXPECT_THAT(Push(2, 0, 2, {0, 1}),

@@ -182,10 +182,14 @@ TEST_F(SyncClockTest, AGradientThatIsNotFiniteSkipsTheClock) {
   Begin(options);
   // By a worker's word: known before anything is applied.
   Push(0, {}, /*non_finite=*/true);
+  EXPECT_EQ(clock_->SkippedThrough(0), 0) << "values without this clock";
+  EXPECT_EQ(clock_->SkippedThrough(1), 1) << "values with it";
   EXPECT_TRUE(Push(1, {0}));
   EXPECT_THAT(Actions(), ElementsAre("drop 0"));
   EXPECT_EQ(clock_->skipped_clocks(), 1u);
   clock_->Begin(kWorkers);
+  EXPECT_EQ(clock_->SkippedThrough(1), 1);
+  EXPECT_EQ(clock_->SkippedThrough(2), 1);
   // By the norm.
   Push(0, {0});
   EXPECT_FALSE(Push(1, {0}));
@@ -195,6 +199,7 @@ TEST_F(SyncClockTest, AGradientThatIsNotFiniteSkipsTheClock) {
                                 &actions_));
   EXPECT_THAT(Actions(), ElementsAre("drop 0"));
   EXPECT_EQ(clock_->skipped_clocks(), 2u);
+  EXPECT_EQ(clock_->SkippedThrough(2), 2);
   EXPECT_EQ(clock_->left_out_pushes(0), 0u);
 }
 
@@ -214,13 +219,14 @@ TEST_F(SyncClockTest, WithoutThatAWorkerIsLeftOutAlone) {
 
 TEST_F(SyncClockTest, AClockGoesOnFromAState) {
   Begin();
-  clock_->Import(5, /*skipped_clocks=*/2, {0, 3});
+  clock_->Import(5, /*skipped_clocks=*/2, /*skipped_through=*/5, {0, 3});
   clock_->Begin(kWorkers);
   for (PushLedger& worker : ledgers_) worker.Import(5, /*finished=*/false);
   EXPECT_EQ(clock_->clock(), 5);
   EXPECT_TRUE(clock_->HasApplied(0, 5));
   EXPECT_FALSE(clock_->HasApplied(0, 6));
   EXPECT_EQ(clock_->skipped_clocks(), 2u);
+  EXPECT_EQ(clock_->SkippedThrough(5), 5);
   EXPECT_EQ(clock_->left_out_pushes(1), 3u);
   EXPECT_FALSE(Push(0, {0, 1}));
   EXPECT_TRUE(Push(1, {0}));

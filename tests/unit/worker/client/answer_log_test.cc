@@ -107,5 +107,15 @@ TEST_F(AnswerLogTest, WhatAnEarlierProcessHasToldIsNoNews) {
   EXPECT_EQ(non_finite_.value(), 2);
 }
 
+TEST_F(AnswerLogTest, TheLatestSkippedClockIsKept) {
+  EXPECT_EQ(log_->SkippedThrough(), 0);
+  PullResponseHeader header;
+  header.set_skipped_through(5);
+  log_->OnValues(1, header, 0, At(1));
+  log_->BeginStep();
+  log_->OnValues(0, PullResponseHeader(), 0, At(2));
+  EXPECT_EQ(log_->SkippedThrough(), 5);
+}
+
 }  // namespace
 }  // namespace syncline::worker

@@ -77,6 +77,7 @@ class LoggingClient final : public ParameterExchange {
     Note(absl::StrCat("AbandonStep ", own_values));
   }
   bool step_abandoned() const override { return abandoned_; }
+  bool was_skipped(int64_t clock) const override { return clock == 5; }
   void OnGradientReady(uint32_t tensor) override {
     Note(absl::StrCat("gradient ", tensor));
   }
