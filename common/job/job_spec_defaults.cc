@@ -4,6 +4,7 @@
 
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/precision_validator.h"
 
 namespace syncline {
 namespace {
@@ -135,7 +136,7 @@ JobSpec WithDefaults(const JobSpec& spec) {
     full.mutable_consistency()->set_mode(ConsistencySpec::SYNC);
   }
   full.set_strategy(PARAMETER_SERVER);
-  full.set_precision(FLOAT32);
+  FillPrecision(&full);
   full.set_durability(CHECKPOINT);
   if (full.wire_type() == WIRE_TYPE_UNSPECIFIED) {
     full.set_wire_type(WIRE_FLOAT32);

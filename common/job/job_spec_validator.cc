@@ -13,6 +13,7 @@
 #include "common/job/data_spec_validator.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_problems.h"
+#include "common/job/precision_validator.h"
 #include "common/job/step_limits.h"
 #include "common/job/table_spec_validator.h"
 
@@ -250,9 +251,6 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
   if (spec.strategy() > PARAMETER_SERVER) {
     NotBuilt("strategy", spec.strategy(), "PARAMETER_SERVER", problems);
   }
-  if (spec.precision() > FLOAT32) {
-    NotBuilt("precision", spec.precision(), "FLOAT32", problems);
-  }
   if (spec.durability() > CHECKPOINT) {
     NotBuilt("durability", spec.durability(), "CHECKPOINT", problems);
   }
@@ -351,6 +349,7 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckConsistency(spec, &problems);
   CheckTables(spec, &problems);
   CheckWhatIsNotBuilt(spec, &problems);
+  CheckPrecision(spec, &problems);
   CheckSizes(spec, &problems);
   return list;
 }

@@ -177,10 +177,12 @@ void CheckCacheClocks(const std::string& field, const JobSpec& spec,
   if (spec.optimizer().clip_norm() != 0) {
     problems->Add(field, "not together with optimizer.clip_norm");
   }
-  if (spec.non_finite() == SKIP_STEP) {
-    problems->Add(field,
-                  "not together with non_finite SKIP_STEP: a worker does not "
-                  "know which steps were skipped");
+  const bool scales =
+      spec.precision() == FLOAT16 && !spec.loss_scale().has_fixed();
+  if (spec.non_finite() == SKIP_STEP || scales) {
+    problems->Add(field, "not together with ",
+                  scales ? "a dynamic loss_scale" : "non_finite SKIP_STEP",
+                  ": a worker does not know which steps were skipped");
   }
 }
 

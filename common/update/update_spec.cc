@@ -51,8 +51,7 @@ absl::StatusOr<DenseUpdater::Options> ReadUpdate(
                             ReadLearningRate(spec.learning_rate()));
   options.rule.regimes = regimes;
   options.rule.clip_norm = spec.optimizer().clip_norm();
-  SYNCLINE_ASSIGN_OR_RETURN(options.on_non_finite,
-                            ReadNonFinite(spec.non_finite()));
+  SYNCLINE_ASSIGN_OR_RETURN(options.on_non_finite, ReadGradientPolicy(spec));
   return options;
 }
 
@@ -126,6 +125,11 @@ absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
   return NonFiniteOf(policy);
 }
 
+absl::StatusOr<OnNonFinite> ReadGradientPolicy(const JobSpec& spec) {
+  SYNCLINE_RETURN_IF_ERROR(ReadNonFinite(spec.non_finite()).status());
+  return GradientPolicyOf(spec);
+}
+
 LearningRate LearningRateOf(const LearningRateSpec& spec,
                             int64_t total_clocks) {
   LearningRate rate;
@@ -150,6 +154,15 @@ OnNonFinite NonFiniteOf(NonFinitePolicy policy) {
     default:
       return OnNonFinite::kFailJob;
   }
+}
+
+OnNonFinite GradientPolicyOf(const JobSpec& spec) {
+  return HasDynamicLossScale(spec) ? OnNonFinite::kSkipStep
+                                   : NonFiniteOf(spec.non_finite());
+}
+
+bool HasDynamicLossScale(const JobSpec& spec) {
+  return spec.precision() == FLOAT16 && !spec.loss_scale().has_fixed();
 }
 
 bool EndsWithTheJob(LearningRate::Schedule schedule) {

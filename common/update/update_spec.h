@@ -30,11 +30,20 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
 absl::StatusOr<OptimizerParams> ReadTableOptimizer(const JobSpec& spec,
                                                    int table);
 absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy);
+// Of gradients: the job's policy, but with a dynamic loss scale kSkipStep. What
+// the job's policy is about is then an overflow at the smallest scale, which
+// the worker deals with.
+absl::StatusOr<OnNonFinite> ReadGradientPolicy(const JobSpec& spec);
 
 // For a spec that passed validation. `total_clocks` is the job's, for a
 // schedule that does not name its end.
 LearningRate LearningRateOf(const LearningRateSpec& spec, int64_t total_clocks);
 OnNonFinite NonFiniteOf(NonFinitePolicy policy);
+// As ReadGradientPolicy, for a spec that passed validation.
+OnNonFinite GradientPolicyOf(const JobSpec& spec);
+// The job's loss scale changes as gradients overflow: FLOAT16 without
+// loss_scale.fixed.
+bool HasDynamicLossScale(const JobSpec& spec);
 
 // The schedule needs total_clocks.
 bool EndsWithTheJob(LearningRate::Schedule schedule);

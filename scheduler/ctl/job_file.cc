@@ -16,6 +16,7 @@
 #include "common/job/job_spec_override.h"
 #include "common/job/job_spec_parser.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/precision_validator.h"
 #include "common/model/job_check.h"
 #include "common/system/file.h"
 
@@ -154,6 +155,9 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
     all.insert(all.end(), located.begin(), located.end());
   }
   SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(all));
+  if (const std::string note = PrecisionNote(spec); !note.empty()) {
+    job.notes.push_back(absl::StrCat(path, ": ", note));
+  }
   // Here alone: the scheduler writes it into each spec that does not set it.
   if (spec.durability() == CHECKPOINT) {
     job.notes.push_back(absl::StrCat(

@@ -148,8 +148,7 @@ absl::StatusOr<ConsistencyController::Options> ReadController(
     const JobSpec& spec, const RegimeSchedule& regimes) {
   ConsistencyController::Options options;
   options.regimes = regimes;
-  SYNCLINE_ASSIGN_OR_RETURN(const OnNonFinite policy,
-                            ReadNonFinite(spec.non_finite()));
+  SYNCLINE_ASSIGN_OR_RETURN(const OnNonFinite policy, ReadGradientPolicy(spec));
   options.clip_norm = spec.optimizer().clip_norm() > 0;
   options.skip_non_finite = policy == OnNonFinite::kSkipStep;
   options.trust_ratio = spec.optimizer().kind() == OptimizerSpec::LAMB;

@@ -18,6 +18,7 @@
 #include "kernels/device/data_error.h"
 #include "kernels/threads.h"
 #include "worker/compute/backward_graph.h"
+#include "worker/compute/gradient_scale.h"
 #include "worker/compute/parameter_memory.h"
 #include "worker/compute/plan_report.h"
 #include "worker/compute/step_plan.h"
@@ -83,6 +84,10 @@ class GraphExecutor : public Executor {
   absl::Status WhyNotFinite(const EvalResult& result) override;
   void UseTables(absl::Span<RowBatch* const> tables) override {
     tables_.assign(tables.begin(), tables.end());
+  }
+  void UseLossScale(float factor) override {
+    SYNCLINE_CHECK(scale_.has_value());
+    scale_->Use(*stream_, factor);
   }
   void UseGradientListener(GradientListener* listener) override {
     listener_ = listener;
@@ -185,6 +190,9 @@ class GraphExecutor : public Executor {
   // Gradient `i` is final: puts its copy to the host into the stream, and
   // reports those that are there.
   void OnFinal(OpenPart* part, int i);
+  // After a step: what its last part's gradients were found to be. Empty: all
+  // finite, or there is no scale.
+  std::string OverflowText();
   // Reports gradients that have reached the host, in order; with `all` it waits
   // for the rest of them. None is reported before the loss is known to be good:
   // the computation goes on meanwhile, what leaves the worker waits.
@@ -218,6 +226,7 @@ class GraphExecutor : public Executor {
   // From Allocate on:
   std::unique_ptr<Stream> stream_;
   StepRecord record_;
+  std::optional<GradientScale> scale_;          // options_.scales_loss
   std::vector<std::unique_ptr<Event>> events_;  // by parameter
   std::vector<int> copying_;   // gradients on their way to the host, in order
   size_t reported_ = 0;        // of these
@@ -233,6 +242,9 @@ absl::Span<const int64_t> GraphExecutor::Lengths() const {
 absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
   SYNCLINE_RETURN_IF_ERROR(
       CheckGiven(model_->graph(), training_, with_gradients_));
+  if (options_.scales_loss) {
+    SYNCLINE_RETURN_IF_ERROR(GradientScale::RequireKernel(device_));
+  }
   SetComputeThreads(options_.threads);
   ExecutorPlan plan;
   if (!device_.is_host()) plan.device = "cuda";
@@ -314,6 +326,9 @@ absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
   SYNCLINE_RETURN_IF_ERROR(CheckRoom(plan));
   SYNCLINE_ASSIGN_OR_RETURN(stream_, device_.MakeStream());
   SYNCLINE_RETURN_IF_ERROR(record_.Allocate(device_, *stream_));
+  if (options_.scales_loss) {
+    SYNCLINE_RETURN_IF_ERROR(scale_.emplace().Allocate(device_, *stream_));
+  }
   for (size_t i = 0; i < counts_.size(); ++i) {
     SYNCLINE_ASSIGN_OR_RETURN(events_.emplace_back(), device_.MakeEvent());
   }
@@ -418,17 +433,18 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
     values_.CopyToDevice(*stream_);
   }
   SYNCLINE_RETURN_IF_ERROR(EnsureArena(plan->arena_bytes()));
-  SYNCLINE_RETURN_IF_ERROR(
-      plan->Bind({.arena = arena_.as<char>(),
-                  .batch = &batch,
-                  .first_sample = part.first,
-                  .parameters = values_.on_device(),
-                  .gradients = gradients_.on_device(),
-                  .tables = tables_,
-                  .recorder = training ? recorder_ : nullptr,
-                  .statistics = training ? statistics_ : nullptr,
-                  .stream = stream_.get(),
-                  .errors = record_.error()}));
+  SYNCLINE_RETURN_IF_ERROR(plan->Bind(
+      {.arena = arena_.as<char>(),
+       .batch = &batch,
+       .first_sample = part.first,
+       .parameters = values_.on_device(),
+       .gradients = gradients_.on_device(),
+       .tables = tables_,
+       .recorder = training ? recorder_ : nullptr,
+       .statistics = training ? statistics_ : nullptr,
+       .stream = stream_.get(),
+       .errors = record_.error(),
+       .scale = training && scale_.has_value() ? &*scale_ : nullptr}));
   return plan;
 }
 
@@ -448,6 +464,10 @@ absl::Status GraphExecutor::CheckLoss(OpenPart* part) {
 
 void GraphExecutor::OnFinal(OpenPart* part, int i) {
   if (!part->status.ok()) return;
+  const bool is_gradient = !training_.parameters[i].momentum.has_value();
+  if (scale_.has_value() && part->is_last && is_gradient) {
+    scale_->Unscale(*stream_, counts_[i], gradients_.on_device()[i], i);
+  }
   gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
   events_[i]->Record(*stream_);
   copying_.push_back(i);
@@ -466,6 +486,22 @@ absl::Status GraphExecutor::Report(OpenPart* part, bool all) {
     part->ready(i);
   }
   return absl::OkStatus();
+}
+
+std::string GraphExecutor::OverflowText() {
+  if (!scale_.has_value()) return "";
+  const auto found = scale_->Read(*stream_);
+  if (!found.has_value()) return "";
+  const auto parameters = static_cast<int32_t>(parameters_.size());
+  if (found->array < parameters) {
+    return absl::StrCat("element ", found->position, " of '",
+                        training_.parameters[found->array].name, "'");
+  }
+  const size_t table = found->array - parameters;
+  const RowBatch& rows = *tables_[table];
+  const int64_t row = found->position / rows.dim();  // 0: that of padding
+  return absl::StrCat("the row of key ", row > 0 ? rows.keys()[row - 1] : 0,
+                      " of table '", rows.name(), "'");
 }
 
 absl::Status GraphExecutor::NotFinite(StepPlan& plan, double loss,
@@ -501,10 +537,13 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
     const auto ready = [&](int i) {
       if (part.is_last) on_gradient(i);
     };
-    SYNCLINE_ASSIGN_OR_RETURN(const double loss,
-                              TrainPart(batch, part, clock, seed, ready));
-    result.loss_sum += loss;
+    const absl::StatusOr<double> loss =
+        TrainPart(batch, part, clock, seed, ready);
+    if (!loss.ok() && scale_.has_value()) scale_->Forget(*stream_);
+    SYNCLINE_RETURN_IF_ERROR(loss.status());
+    result.loss_sum += *loss;
   }
+  result.overflow = OverflowText();
   return result;
 }
 
@@ -540,7 +579,9 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
     copying_.clear();
     reported_ = 0;
     SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, /*accumulate=*/part.first > 0,
+                                            part.is_last,
                                             [&](int i) { OnFinal(&open, i); }));
+    if (scale_.has_value()) scale_->Copy(*stream_);
     open.status.Update(Report(&open, /*all=*/true));
   }
   if (open.status.ok() && !open.loss.has_value())

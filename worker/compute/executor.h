@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -58,6 +59,8 @@ class Executor {
     // kBfloat16, kFloat16: activations and products in 16 bits, with parameters
     // and their gradients in float32 (dtype_overlay.h).
     DType precision = DType::kFloat32;
+    // UseLossScale will be called.
+    bool scales_loss = false;
     // Of the forward pass, which are computed again in the backward pass: the
     // same gradients, bit for bit, in less memory.
     int recompute_segments = 1;
@@ -100,6 +103,9 @@ class Executor {
 
   struct StepResult {
     double loss_sum = 0;  // over the batch's samples
+    // With a loss scale: what of the gradients is not finite, "element 3 of
+    // 'w'"; empty: all of them are finite.
+    std::string overflow = {};
   };
   // Forward and backward on batch.size samples (> 0, <= options.batch_size), in
   // options.micro_batches parts of nearly equal size: the same gradients but
@@ -137,6 +143,13 @@ class Executor {
   // gradients a step adds up, by TrainingGraph::tables index: those of their
   // batch. They outlive their use; memory of theirs may change between steps.
   virtual void UseTables(absl::Span<RowBatch* const> tables) = 0;
+
+  // In the steps that follow the gradient that enters backward is multiplied by
+  // `factor`, and those that leave it, of parameters and rows, are divided by
+  // it in float32 before on_gradient. What BatchNormalization says of its input
+  // is no gradient, and is left alone. REQUIRES: options.scales_loss; a power
+  // of two.
+  virtual void UseLossScale(float factor) = 0;
 
   // Outlives its use; null: nobody.
   virtual void UseGradientListener(GradientListener* listener) = 0;

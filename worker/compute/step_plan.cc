@@ -340,6 +340,7 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   statistics_ = memory.statistics;
   stream_ = memory.stream;
   errors_ = memory.errors;
+  scale_ = memory.scale;
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
   }
@@ -443,8 +444,11 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
 }
 
 void StepPlan::RunLoss(bool for_backward, double* loss) {
-  loss_.Run(*stream_, scores_, labels_, for_backward ? loss_gradient_ : nullptr,
-            loss);
+  float* const gradient = for_backward ? loss_gradient_ : nullptr;
+  loss_.Run(*stream_, scores_, labels_, gradient, loss);
+  if (scale_ == nullptr || gradient == nullptr) return;
+  scale_->Scale(*stream_, loss_.rows() * loss_.positions() * loss_.width(),
+                gradient);
 }
 
 absl::Status StepPlan::Explain(const DataError& error) const {
@@ -459,7 +463,7 @@ absl::Status StepPlan::Forward(uint64_t seed) {
   return absl::OkStatus();
 }
 
-absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
+absl::Status StepPlan::Backward(uint64_t seed, bool accumulate, bool is_last,
                                 absl::FunctionRef<void(int)> ready) {
   auto next = ready_order_.begin();
   const auto report = [&](int step) {
@@ -477,6 +481,7 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate,
                                         : RunBackward(p, seed, accumulate));
     report(++number);
   }
+  if (is_last && scale_ != nullptr) UnscaleRowGradients();
   CopyRowGradients();
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 #include "common/model/training_tables.h"
 #include "worker/compute/backward_graph.h"
 #include "worker/compute/dtype_overlay.h"
+#include "worker/compute/gradient_scale.h"
 #include "worker/compute/loss.h"
 #include "worker/compute/step_inputs.h"
 #include "worker/compute/step_memory.h"
@@ -108,6 +109,8 @@ class StepPlan {
     StatisticsExchange* statistics = nullptr;
     Stream* stream = nullptr;     // where the device runs it
     DataError* errors = nullptr;  // in memory of the device, kNone
+    // That gradients have on their way through backward; null: none.
+    const GradientScale* scale = nullptr;
   };
   absl::Status Bind(const Memory& memory);
 
@@ -124,7 +127,10 @@ class StepPlan {
   // Calls ready(i) once per parameter, as soon as its gradient is final and it
   // is not read again in this run. `accumulate`: adds to the gradients of
   // parameters and rows that are there, of earlier parts; else overwrites them.
-  absl::Status Backward(uint64_t seed, bool accumulate,
+  // With Memory.scale all of them are scaled. In the last part of a batch the
+  // rows' lose that here (arrays of the scale behind those of parameters); the
+  // parameters' are the caller's, in `ready`.
+  absl::Status Backward(uint64_t seed, bool accumulate, bool is_last,
                         absl::FunctionRef<void(int)> ready);
 
   // In words, what Forward's kernels have reported. Errors: InvalidArgument,
@@ -190,6 +196,7 @@ class StepPlan {
            DTypeBytes(graph().values[value].dtype);
   }
   void ClearRowGradients();
+  void UnscaleRowGradients();
   void CopyRowGradients();
   void BindArguments(const Memory& memory, const Call& call,
                      absl::Span<const Place> values, Arguments* arguments);
@@ -260,6 +267,7 @@ class StepPlan {
   StatisticsExchange* statistics_ = nullptr;
   Stream* stream_ = nullptr;
   DataError* errors_ = nullptr;
+  const GradientScale* scale_ = nullptr;
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;
 };

@@ -8,10 +8,13 @@
 namespace syncline::worker {
 namespace {
 
-// Of what a table's batch has of its rows, and of their gradients.
+// Numbers that a table's batch has in its rows, and in their gradients.
+size_t CountOfRows(const RowBatch& table) {
+  return (1 + table.keys().size()) * static_cast<size_t>(table.dim());
+}
+
 size_t BytesOfRows(const RowBatch& table) {
-  return (1 + table.keys().size()) * static_cast<size_t>(table.dim()) *
-         sizeof(float);
+  return CountOfRows(table) * sizeof(float);
 }
 
 }  // namespace
@@ -121,6 +124,14 @@ void StepPlan::ClearRowGradients() {
     } else {
       stream_->Clear(staged_[t].gradients, BytesOfRows(*tables_[t]));
     }
+  }
+}
+
+void StepPlan::UnscaleRowGradients() {
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    scale_->Unscale(*stream_, static_cast<int64_t>(CountOfRows(*tables_[t])),
+                    staged_[t].gradients,
+                    static_cast<int32_t>(spec_.parameters.size() + t));
   }
 }
 

@@ -77,7 +77,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.clip_norm = job.spec().optimizer().clip_norm() > 0;
   options.trust_ratio = job.spec().optimizer().kind() == OptimizerSpec::LAMB;
   options.has_tables = job.rows != nullptr;
-  options.on_non_finite = NonFiniteOf(job.spec().non_finite());
+  options.on_non_finite = GradientPolicyOf(job.spec());
   options.telemetry = process.metrics->client();
   options.shared_memory = process.shared_memory;
   options.carry_over = std::make_shared<CarryOver>();

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/job/precision_validator.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/available_memory.h"
 #include "common/system/log.h"
@@ -268,6 +269,12 @@ class Preparation {
     }
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);
+    if (const std::string note = PrecisionNote(spec());
+        job_.is_chief() && !note.empty()) {
+      LogInfo("the job computes in 16 bits")
+          .Job(job_.assignment.job_id())
+          .Field("note", note);
+    }
     ReleaseValuesOf(job_.training.parameters);
     // A freed copy of the file's values makes room for the gradients.
     ReturnFreedMemory();
@@ -333,6 +340,11 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   options.lengths.assign(spec.data().buckets().lengths().begin(),
                          spec.data().buckets().lengths().end());
   options.seed = training.seed();
+  if (spec.precision() == BFLOAT16) options.precision = DType::kBfloat16;
+  if (spec.precision() == FLOAT16) {
+    options.precision = DType::kFloat16;
+    options.scales_loss = true;
+  }
   options.folds_statistics = FoldsStatistics(spec);
   return options;
 }

@@ -29,6 +29,12 @@ void ProgressMeter::AddStep(int64_t clock, uint64_t samples, double loss_sum,
   p.set_pull_seconds(p.pull_seconds() + absl::ToDoubleSeconds(times.pull));
 }
 
+void ProgressMeter::SetLossScale(double scale, uint64_t overflowed_steps) {
+  MutexLock lock(&mu_);
+  progress_.set_loss_scale(scale);
+  progress_.set_overflowed_steps(overflowed_steps);
+}
+
 WorkerProgress ProgressMeter::Report(absl::Time now) {
   MutexLock lock(&mu_);
   WorkerProgress report = progress_;

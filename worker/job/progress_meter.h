@@ -33,6 +33,10 @@ class ProgressMeter {
   void AddStep(int64_t clock, uint64_t samples, double loss_sum,
                const StepTimes& times) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of the next step, and how many steps overflowed so far.
+  void SetLossScale(double scale, uint64_t overflowed_steps)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Loss and speed are over the time since the previous report.
   WorkerProgress Report(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   // Loss and speed are over all of it.

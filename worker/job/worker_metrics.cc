@@ -43,6 +43,15 @@ void WorkerMetrics::AddSteps(MetricsRegistry* registry) {
   step_seconds_ = &registry->AddHistogram("syncline_worker_step_seconds",
                                           "Duration of a training step.", {},
                                           MetricsRegistry::DurationBounds());
+  loss_scale_ = &registry->AddGauge(
+      "syncline_worker_loss_scale",
+      "Scale of the loss in the latest step with precision FLOAT16; 0 before "
+      "the first one.");
+  overflowed_steps_ = &registry->AddCounter(
+      "syncline_worker_overflowed_steps_total",
+      "Training steps that had no effect, or are dealt with as non_finite says "
+      "where the scale is fixed, because a scaled gradient was not finite; in "
+      "SYNC of any worker.");
 }
 
 void WorkerMetrics::AddEvaluations(MetricsRegistry* registry) {
@@ -120,6 +129,14 @@ void WorkerMetrics::OnStep(uint64_t samples,
   wait_seconds_->Add(absl::ToDoubleSeconds(times.wait));
   pull_seconds_->Add(absl::ToDoubleSeconds(times.pull));
   step_seconds_->Observe(absl::ToDoubleSeconds(times.total()));
+}
+
+void WorkerMetrics::OnLossScale(double scale) {
+  if (loss_scale_ != nullptr) loss_scale_->Set(scale);
+}
+
+void WorkerMetrics::OnOverflow() {
+  if (overflowed_steps_ != nullptr) overflowed_steps_->Add();
 }
 
 void WorkerMetrics::OnFed(int64_t values, int64_t padding) {

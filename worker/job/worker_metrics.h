@@ -24,6 +24,9 @@ class WorkerMetrics {
   void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
   // Numbers fed to a step: of samples, and what their lists are padded with.
   void OnFed(int64_t values, int64_t padding);
+  // Of the next step.
+  void OnLossScale(double scale);
+  void OnOverflow();
   void OnJobRunning(bool running);
   void OnEvaluation(uint64_t samples, absl::Duration took);
   // Of `read` rows that a cache might have had, `pulled` were not there.
@@ -48,6 +51,8 @@ class WorkerMetrics {
   Counter* wait_seconds_ = nullptr;
   Counter* pull_seconds_ = nullptr;
   Histogram* step_seconds_ = nullptr;
+  Gauge* loss_scale_ = nullptr;
+  Counter* overflowed_steps_ = nullptr;
   Gauge* running_jobs_ = nullptr;
   Counter* evaluated_samples_ = nullptr;
   Counter* evaluation_seconds_ = nullptr;

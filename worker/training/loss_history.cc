@@ -10,10 +10,12 @@ void LossHistory::Point::Add(const Point& later) {
   last_clock = later.last_clock;
   samples += later.samples;
   loss_sum += later.loss_sum;
+  loss_scale = later.loss_scale;
 }
 
-void LossHistory::Add(int64_t clock, uint64_t samples, double loss_sum) {
-  const Point step = {clock, samples, loss_sum};
+void LossHistory::Add(int64_t clock, uint64_t samples, double loss_sum,
+                      double loss_scale) {
+  const Point step = {clock, samples, loss_sum, loss_scale};
   if (!points_.empty() && steps_in_last_ < steps_per_point_) {
     points_.back().Add(step);
     ++steps_in_last_;
@@ -36,7 +38,10 @@ void LossHistory::Thin() {
 std::string LossHistory::Csv(
     const Epochs& epochs,
     const std::function<double(int64_t clock)>& rate) const {
-  std::string csv = "clock,epoch,chief_samples,chief_loss,learning_rate\n";
+  const bool scales = !points_.empty() && points_.back().loss_scale > 0;
+  std::string csv =
+      absl::StrCat("clock,epoch,chief_samples,chief_loss,learning_rate",
+                   scales ? ",loss_scale" : "", "\n");
   uint64_t samples = 0;
   for (const Point& point : points_) {
     samples += point.samples;
@@ -48,7 +53,9 @@ std::string LossHistory::Csv(
           &csv, "%.9g",
           UnsignedNan(point.loss_sum / static_cast<double>(point.samples)));
     }
-    absl::StrAppendFormat(&csv, ",%.7g\n", rate(point.last_clock));
+    absl::StrAppendFormat(&csv, ",%.7g", rate(point.last_clock));
+    if (scales) absl::StrAppendFormat(&csv, ",%.9g", point.loss_scale);
+    csv += '\n';
   }
   return csv;
 }

@@ -21,8 +21,9 @@ class LossHistory {
   explicit LossHistory(size_t points_max = 4096) : points_max_(points_max) {}
 
   // Step `clock`, after those before it, was closed with `samples`, of which
-  // `loss_sum` is the loss.
-  void Add(int64_t clock, uint64_t samples, double loss_sum);
+  // `loss_sum` is the loss. `loss_scale`: that it was computed with; 0: none.
+  void Add(int64_t clock, uint64_t samples, double loss_sum,
+           double loss_scale = 0);
 
   // A line of names, then one line per point, in order:
   //   clock          steps closed at the point's end
@@ -31,6 +32,8 @@ class LossHistory {
   //   chief_loss     its mean per sample over the point's steps; empty: no
   //                  samples
   //   learning_rate  of its last step, as rate(clock of the step) says
+  //   loss_scale     of its last step; the column is left out of a job that has
+  //                  no loss scale
   std::string Csv(const Epochs& epochs,
                   const std::function<double(int64_t clock)>& rate) const;
 
@@ -39,6 +42,7 @@ class LossHistory {
     int64_t last_clock = 0;
     uint64_t samples = 0;
     double loss_sum = 0;
+    double loss_scale = 0;
     void Add(const Point& later);
   };
   void Thin();

@@ -6,6 +6,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "common/update/update_spec.h"
 #include "proto/parameter_server.grpc.pb.h"
 
 namespace syncline::worker {
@@ -15,11 +16,10 @@ absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
                                              absl::Time deadline) {
   const JobSpec& spec = assignment.spec();
   JobProgress counts;
-  if (spec.non_finite() != SKIP_STEP && spec.non_finite() != DROP_BLOCK) {
-    return counts;
-  }
+  const OnNonFinite policy = GradientPolicyOf(spec);
+  if (policy == OnNonFinite::kFailJob) return counts;
   // With SKIP_STEP in SYNC mode the clock of such a block was skipped.
-  const bool drops = spec.non_finite() == DROP_BLOCK || !regimes.AllSync();
+  const bool drops = policy == OnNonFinite::kDropBlock || !regimes.AllSync();
   ShardStatusRequest request;
   request.set_job_id(assignment.job_id());
   uint64_t dropped = 0;

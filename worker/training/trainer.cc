@@ -61,7 +61,8 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
       meter_(job.rank, epochs_, job.assignment.start_clock(), MonotonicNow()),
       profiler_(job, &stop_, options_.on_profile),
-      exchange_(std::move(exchange)) {
+      exchange_(std::move(exchange)),
+      scaler_(job, exchange_.parameters.get(), options_.metrics, &meter_) {
   if (job.test != nullptr) {
     evaluator_.emplace(job, epochs_, &parameters_, options_.metrics,
                        options_.on_evaluation, options_.on_activity);
@@ -82,7 +83,10 @@ absl::Status Trainer::Run() {
   });
   executor_.UseStatistics(folds_);
   absl::Status status = Train();
-  if (absl::IsFailedPrecondition(status) && IsSpoiltByOthers()) AwaitStop();
+  if (absl::IsFailedPrecondition(status) &&
+      (IsSpoiltByOthers() || scaler_.spoilt_by_others())) {
+    AwaitStop();
+  }
   executor_.UseStatistics(nullptr);
   report.Stop();
   profiler_.Finish();
@@ -189,7 +193,7 @@ absl::Status Trainer::Step(int64_t clock) {
   SendGradient(&step);
   SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
   meter_.AddStep(clock, step.samples, step.loss_sum, step.times);
-  history_.Add(clock, step.samples, step.loss_sum);
+  history_.Add(clock, step.samples, step.loss_sum, scaler_.scale());
   options_.metrics->OnStep(step.samples, step.times);
   profiler_.EndStep(step.samples);
   return absl::OkStatus();
@@ -224,6 +228,7 @@ absl::Status Trainer::Begin(OpenStep* step) {
 
 absl::Status Trainer::ComputeGradient(OpenStep* step) {
   const Batch& batch = *step->batch;
+  SYNCLINE_RETURN_IF_ERROR(scaler_.BeginStep(step->clock));
   if (folds_ != nullptr) {
     folds_->BeginStep(step->clock, profiler_.recorder());
   }
@@ -231,15 +236,16 @@ absl::Status Trainer::ComputeGradient(OpenStep* step) {
     fed_values_ += batch.value_count;
     fed_padding_ += batch.padding_count;
     options_.metrics->OnFed(batch.value_count, batch.padding_count);
-    const absl::StatusOr<double> loss =
+    absl::StatusOr<Executor::StepResult> computed =
         Compute(step->clock, batch, &step->pushing);
-    if (loss.ok()) {
-      step->loss_sum = *loss;
+    if (computed.ok()) {
+      step->loss_sum = computed->loss_sum;
+      step->overflow = std::move(computed->overflow);
       if (IsSpoiltByOthers()) WarnOfOthers(step->clock);
-    } else if (ShouldSkipStep(loss.status())) {
+    } else if (ShouldSkipStep(computed.status())) {
       parameters_.AbandonStep(/*own_values=*/!IsSpoiltByOthers());
     } else {
-      return loss.status();
+      return computed.status();
     }
   }
   SYNCLINE_RETURN_IF_ERROR(LeaveFolds(batch));
@@ -255,6 +261,7 @@ void Trainer::SendGradient(OpenStep* step) {
   parameters_.EndBackward(rows_.has_value() && step->pulls
                               ? rows_->Next(step->clock)
                               : absl::Span<RowBatch* const>());
+  scaler_.OnGradient(step->clock, step->samples, step->overflow);
   if (parameters_.step_abandoned()) {
     step->samples = 0;
     step->loss_sum = 0;
@@ -278,8 +285,9 @@ absl::Status Trainer::AwaitValues(OpenStep* step) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
-                                        absl::Duration* pushing) {
+absl::StatusOr<Executor::StepResult> Trainer::Compute(int64_t clock,
+                                                      const Batch& batch,
+                                                      absl::Duration* pushing) {
   const auto on_gradient = [&](int tensor) {
     Stopwatch watch;
     parameters_.OnGradientReady(static_cast<uint32_t>(tensor));
@@ -287,9 +295,7 @@ absl::StatusOr<double> Trainer::Compute(int64_t clock, const Batch& batch,
     profiler_.Record({{StepProfile::PUSH, pushed}});
     *pushing += pushed;
   };
-  SYNCLINE_ASSIGN_OR_RETURN(const Executor::StepResult result,
-                            executor_.TrainStep(batch, clock, on_gradient));
-  return result.loss_sum;
+  return executor_.TrainStep(batch, clock, on_gradient);
 }
 
 absl::Status Trainer::LeaveFolds(const Batch& batch) {

@@ -31,6 +31,7 @@
 #include "worker/training/loss_history.h"
 #include "worker/training/step_profiler.h"
 #include "worker/training/step_rows.h"
+#include "worker/training/step_scaler.h"
 
 namespace syncline::worker {
 
@@ -117,6 +118,7 @@ class Trainer {
     const Batch* batch = nullptr;
     uint64_t samples = 0;  // 0 once the step is skipped
     double loss_sum = 0;
+    std::string overflow = {};                      // of its gradient, in words
     absl::Duration pushing = absl::ZeroDuration();  // while backward ran
     ProgressMeter::StepTimes times = {};
     Stopwatch watch = {};
@@ -137,8 +139,9 @@ class Trainer {
   void SendGradient(OpenStep* step);
   // Blocks until the gradient has been taken and the next values are here.
   absl::Status AwaitValues(OpenStep* step);
-  absl::StatusOr<double> Compute(int64_t clock, const Batch& batch,
-                                 absl::Duration* pushing);
+  absl::StatusOr<Executor::StepResult> Compute(int64_t clock,
+                                               const Batch& batch,
+                                               absl::Duration* pushing);
   // Says so where this step has no part in folds of statistics to come, which
   // others may wait with.
   absl::Status LeaveFolds(const Batch& batch);
@@ -194,8 +197,9 @@ class Trainer {
   const JobExchange exchange_;
   ParameterExchange& parameters_ = *exchange_.parameters;
   StepFolds* const folds_ = exchange_.folds.get();  // null: nothing to fold
-  std::optional<StepRows> rows_;                    // where the job has tables
-  std::optional<CutEvaluator> evaluator_;           // where this rank evaluates
+  StepScaler scaler_;
+  std::optional<StepRows> rows_;           // where the job has tables
+  std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
   // The next that this rank reads; the last one from then on. The chief's.
   std::optional<EpochCut> cut_;
 };

@@ -157,6 +157,27 @@ absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
          absl::Nanoseconds(timestamp.nanos());
 }
 
+namespace {
+
+// "  loss scale 65536"; "64 to 65536" where workers differ, as they may outside
+// of SYNC. Empty: the job has none.
+std::string LossScaleText(const JobProgress& progress) {
+  double least = 0;
+  double most = 0;
+  for (const WorkerProgress& worker : progress.workers()) {
+    if (worker.loss_scale() == 0) continue;  // before its first step
+    least =
+        least == 0 ? worker.loss_scale() : std::min(least, worker.loss_scale());
+    most = std::max(most, worker.loss_scale());
+  }
+  if (least == 0) return "";
+  std::string text = absl::StrFormat("  loss scale %.9g", least);
+  if (most > least) absl::StrAppendFormat(&text, " to %.9g", most);
+  return text;
+}
+
+}  // namespace
+
 std::string ProgressText(const JobProgress& progress) {
   std::string text =
       absl::StrCat("epoch ", OutOf(progress.epoch(), progress.epochs_total()),
@@ -172,6 +193,7 @@ std::string ProgressText(const JobProgress& progress) {
                     FormatElapsed(absl::Seconds(progress.seconds_left())),
                     " left");
   }
+  absl::StrAppend(&text, LossScaleText(progress));
   if (progress.skipped_clocks() > 0) {
     absl::StrAppend(&text, "  ", FormatCount(progress.skipped_clocks()),
                     " skipped");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "common/job/job_spec_validator.h"
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/weights_text.h"
 
@@ -112,6 +113,10 @@ void AppendHeading(const PlanReport& report, std::string* out) {
   if (training.recompute_segments() > 1) {
     absl::StrAppend(out, ", ", training.recompute_segments(),
                     " segments recomputed");
+  }
+  if (const auto precision = report.spec.precision();
+      precision == BFLOAT16 || precision == FLOAT16) {
+    absl::StrAppend(out, ", precision ", Precision_Name(precision));
   }
   absl::StrAppend(out, "\n",
                   FormatCount(static_cast<uint64_t>(
@@ -352,6 +357,8 @@ Struct PlanJson(const PlanReport& report) {
   SetNumber(&object, "batch_size", training.batch_size());
   SetNumber(&object, "micro_batches", training.micro_batches());
   SetNumber(&object, "recompute_segments", training.recompute_segments());
+  SetText(&object, "precision",
+          Precision_Name(WithDefaults(report.spec).precision()));
   SetWeights(report.training, &object);
   if (!report.notes.empty()) {
     SetText(&object, "note", absl::StrJoin(report.notes, "; "));

@@ -173,6 +173,10 @@ TEST(TableSpecValidatorTest, WhatACacheOfTrainedRowsCannotFollow) {
   EXPECT_THAT(ProblemsOf(cached + "optimizer { clip_norm: 1 }"),
               ElementsAre("tables[1].cache_clocks: not together with "
                           "optimizer.clip_norm"));
+  EXPECT_THAT(
+      ProblemsOf(cached + "precision: FLOAT16"),
+      Contains(::testing::HasSubstr("not together with a dynamic loss_scale: a "
+                                    "worker does not know")));
   EXPECT_THAT(ProblemsOf(cached + "non_finite: SKIP_STEP"),
               Contains("tables[1].cache_clocks: not together with non_finite "
                        "SKIP_STEP: a worker does not know which steps were "

@@ -94,5 +94,25 @@ TEST(UpdateSpecTest, PoliciesAreTheSpecs) {
   }
 }
 
+// The job's own policy is then about the smallest scale.
+TEST(UpdateSpecTest, ADynamicLossScaleSkipsSteps) {
+  JobSpec spec = Spec();
+  for (const Precision precision : {FLOAT32, BFLOAT16}) {
+    spec.set_precision(precision);
+    EXPECT_FALSE(HasDynamicLossScale(spec));
+    EXPECT_EQ(GradientPolicyOf(spec), NonFiniteOf(spec.non_finite()));
+  }
+  spec.set_precision(FLOAT16);
+  EXPECT_TRUE(HasDynamicLossScale(spec));
+  EXPECT_EQ(GradientPolicyOf(spec), OnNonFinite::kSkipStep);
+  EXPECT_EQ(*ReadGradientPolicy(spec), OnNonFinite::kSkipStep);
+  spec.mutable_loss_scale()->set_fixed(1024);
+  EXPECT_FALSE(HasDynamicLossScale(spec));
+  spec.set_non_finite(DROP_BLOCK);
+  EXPECT_EQ(GradientPolicyOf(spec), OnNonFinite::kDropBlock);
+  spec.set_non_finite(static_cast<NonFinitePolicy>(77));
+  EXPECT_FALSE(ReadGradientPolicy(spec).ok());
+}
+
 }  // namespace
 }  // namespace syncline

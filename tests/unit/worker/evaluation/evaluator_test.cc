@@ -49,6 +49,7 @@ class ConstantExecutor final : public Executor {
   void SetLoss(double loss) { loss_ = loss; }
   int searches() const { return searches_; }
   void UseTables(absl::Span<RowBatch* const>) override {}
+  void UseLossScale(float) override {}
   void UseGradientListener(GradientListener*) override {}
   void UseRecorder(StepRecorder*) override {}
   void UseStatistics(StatisticsExchange*) override {}

@@ -73,5 +73,15 @@ TEST(ProgressMeterTest, ALaterStartHasItsClockClosedAndNoSamples) {
   EXPECT_EQ(totals.samples(), 0u);
 }
 
+TEST(ProgressMeterTest, TheLossScaleIsTheLatest) {
+  ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10},
+                      /*start_clock=*/0, kStart);
+  EXPECT_EQ(meter.Report(kStart).loss_scale(), 0);
+  meter.SetLossScale(65536, 0);
+  meter.SetLossScale(32768, 1);
+  EXPECT_EQ(meter.Report(kStart).loss_scale(), 32768);
+  EXPECT_EQ(meter.Totals(kStart).overflowed_steps(), 1u);
+}
+
 }  // namespace
 }  // namespace syncline::worker

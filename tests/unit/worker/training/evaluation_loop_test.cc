@@ -85,6 +85,7 @@ class LoggingExchange final : public ParameterExchange {
   }
   void AbandonStep(bool) override { ADD_FAILURE(); }
   bool step_abandoned() const override { return false; }
+  bool was_skipped(int64_t) const override { return false; }
   void OnGradientReady(uint32_t) override { ADD_FAILURE(); }
   void EndBackward(absl::Span<RowBatch* const>) override { ADD_FAILURE(); }
   absl::Status Wait() override { return Unexpected(); }

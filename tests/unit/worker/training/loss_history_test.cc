@@ -36,6 +36,17 @@ TEST(LossHistoryTest, AFewStepsAreEachALine) {
                                    "3,2,15,0.2,0.1666667"));
 }
 
+TEST(LossHistoryTest, ALossScaleIsAColumn) {
+  LossHistory history(/*points_max=*/2);
+  history.Add(0, 10, 20, 65536);
+  history.Add(1, 10, 20, 32768);
+  EXPECT_THAT(Lines(history), testing::ElementsAre(
+                                  std::string(kNames) + ",loss_scale",
+                                  "1,1,10,2,0.5,65536", "2,1,20,2,0.25,32768"));
+  history.Add(2, 10, 20, 16384);  // the first two become one
+  EXPECT_THAT(Lines(history)[1], "2,1,20,2,0.25,32768");
+}
+
 TEST(LossHistoryTest, ANanHasNoSign) {
   LossHistory history;
   history.Add(0, 10, -std::numeric_limits<double>::quiet_NaN());

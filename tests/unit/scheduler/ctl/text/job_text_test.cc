@@ -71,6 +71,17 @@ TEST(ProgressTextTest, LeavesOutWhatIsNotKnown) {
             "epoch 2/5  step 1,250  loss 0.0000  24,310 samples/s");
 }
 
+TEST(ProgressTextTest, SaysTheLossScale) {
+  JobProgress progress;
+  progress.add_workers();
+  EXPECT_THAT(ProgressText(progress), Not(HasSubstr("scale")));
+  progress.mutable_workers(0)->set_loss_scale(65536);
+  EXPECT_THAT(ProgressText(progress), EndsWith("  loss scale 65536"));
+  progress.add_workers()->set_loss_scale(0.5);
+  progress.add_workers();
+  EXPECT_THAT(ProgressText(progress), EndsWith("  loss scale 0.5 to 65536"));
+}
+
 TEST(ProgressTextTest, EndsWithWhatHadNoEffect) {
   JobProgress progress = RunningJob().progress();
   progress.set_skipped_clocks(1200);

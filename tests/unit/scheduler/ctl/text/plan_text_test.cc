@@ -134,6 +134,16 @@ TEST(PlanTextTest, SaysWhatTheModelNotes) {
   EXPECT_THAT(PlanText(report), HasSubstr("\nwarning: job.textproto: dura"));
 }
 
+TEST(PlanTextTest, SaysThePrecision) {
+  PlanReport report = Report();
+  EXPECT_THAT(PlanText(report), Not(HasSubstr("precision")));
+  EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("precision":"FLOAT32")"));
+  report.spec.set_precision(FLOAT16);
+  EXPECT_THAT(PlanText(report),
+              HasSubstr("batch 32 in 4 parts, precision FLOAT16\n"));
+  EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("precision":"FLOAT16")"));
+}
+
 TEST(PlanTextTest, ShowsThePlainPlanBesideIt) {
   PlanReport report = Report();
   report.plain = report.plan;
