@@ -49,7 +49,7 @@ class EmulatedDevice : public Device {
   bool MayRead(absl::string_view what, const void* at, size_t bytes);
   bool MayWrite(absl::string_view what, void* at, size_t bytes);
   int64_t launches() const { return launches_; }
-  int64_t blocks() const { return blocks_; }  // of all launches
+  int64_t blocks() const { return blocks_; }         // of all launches
   int64_t locks() const { return runner_.locks(); }  // taken by kernels
   // The launch of this number, counted from 1, and all after it fail.
   void FailAt(int64_t launch) { fails_at_ = launch; }

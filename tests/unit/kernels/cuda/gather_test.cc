@@ -84,9 +84,9 @@ TEST(CudaGatherTest, AddsRowsThatManyIndicesName) {
   ExpectSameGradient({.n = 1, .inner = 2, .indices = 2048}, 0);
 }
 
-// Minutes, if each index looked at all others.
+// A minute, if each index looked at all others.
 TEST(CudaGatherTest, ManyIndicesTakeALinearTime) {
-  constexpr int64_t kIndices = 50'000;
+  constexpr int64_t kIndices = 8'000;
   const GatherShape s = {.n = kIndices, .inner = 1, .indices = kIndices};
   std::vector<int64_t> indices(kIndices);
   for (int64_t i = 0; i < kIndices; ++i) indices[i] = kIndices - 1 - i;

@@ -61,9 +61,11 @@ void ExpectSorted(int64_t row_count, int64_t named) {
 
 TEST(CudaSortedRowsTest, SortsAndKeepsTheOrder) {
   for (const int64_t rows : {1, 16, 17, 1000}) {
-    for (const int64_t named : {1, 17, 4096, 4097}) ExpectSorted(rows, named);
+    for (const int64_t named : {1, 17, 600}) ExpectSorted(rows, named);
   }
-  ExpectSorted(int64_t{1} << 33, 9000);
+  ExpectSorted(300, 4096);
+  ExpectSorted(17, 4097);
+  ExpectSorted(int64_t{1} << 33, 5000);
 }
 
 TEST(CudaSortedRowsTest, NoIndicesAreNoLaunch) {
