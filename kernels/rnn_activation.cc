@@ -1,7 +1,7 @@
 #include "kernels/rnn_activation.h"
 
 #include "kernels/elementwise/loop.h"
-#include "kernels/elementwise/rnn_functions.h"
+#include "kernels/rnn_functions.h"
 
 namespace syncline {
 

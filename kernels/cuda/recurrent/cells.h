@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/language.h"
-#include "kernels/elementwise/rnn_functions.h"
+#include "kernels/rnn_functions.h"
 
 namespace syncline::cuda {
 

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_KERNELS_ELEMENTWISE_RNN_FUNCTIONS_H_
-#define SYNCLINE_KERNELS_ELEMENTWISE_RNN_FUNCTIONS_H_
+#ifndef SYNCLINE_KERNELS_RNN_FUNCTIONS_H_
+#define SYNCLINE_KERNELS_RNN_FUNCTIONS_H_
 
 // The functions of kernels/rnn_activation.h, for the compiler of each device.
 
@@ -83,4 +83,4 @@ SYNCLINE_HOST_DEVICE inline float Clipped(float x, float clip) {
 
 }  // namespace syncline
 
-#endif  // SYNCLINE_KERNELS_ELEMENTWISE_RNN_FUNCTIONS_H_
+#endif  // SYNCLINE_KERNELS_RNN_FUNCTIONS_H_
