@@ -19,6 +19,7 @@ readonly BUILD_PACKAGES=(
   libonnx-dev libdnnl-dev
   libcli11-dev
   zlib1g-dev libzstd-dev
+  patchelf xz-utils  # deploy/bundle.sh
 )
 # On top of those: the test libraries, the second compiler with its
 # sanitizers and linters, and what the test scripts call.
