@@ -4,6 +4,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/product_library.h"
+#include "kernels/cuda/product_types.h"
 #include "kernels/cuda/spread.h"
 #include "kernels/device/device.h"
 #include "kernels/device/matrix_product_kernels.h"
@@ -41,21 +42,9 @@ class EmptyProduct : public MatrixProduct {
   const MatrixProductShape s_;
 };
 
-absl::Status CheckTypes(const MatrixProductShape& s) {
-  const bool is_narrow = Is16Bit(s.c_type);
-  if (s.a_type == s.b_type && (s.c_type == s.a_type || !is_narrow) &&
-      !(is_narrow && s.has_bias)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("a product of ", DTypeName(s.a_type), " and ",
-                   DTypeName(s.b_type), " in ", DTypeName(s.c_type),
-                   s.has_bias ? " with a bias" : "", " is not one of a GPU's"));
-}
-
 absl::StatusOr<std::unique_ptr<MatrixProduct>> Make(
     Device& device, const MatrixProductShape& shape) {
-  SYNCLINE_RETURN_IF_ERROR(CheckTypes(shape));
+  SYNCLINE_RETURN_IF_ERROR(CheckCudaProductTypes(shape));
   if (shape.k == 0) return std::make_unique<EmptyProduct>(shape);
   return cuda::MakeLibraryProduct(device, shape);
 }

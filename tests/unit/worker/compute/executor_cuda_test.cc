@@ -47,9 +47,10 @@ TEST(ExecutorCudaTest, In16Bits) {
 
 // A plan that is made without a GPU is within 5 % of the memory that is then
 // taken on one, where no layer has scratch memory of its device.
-TEST(ExecutorCudaTest, TakesTheMemoryThatWasPlannedWithoutAGpu) {
+void ExpectPlannedMemory(DType precision) {
   const TrainingModel m = Block();
   Executor::Options options;
+  options.precision = precision;
   PlannedGpu planned;
   options.device = &planned;
   options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
@@ -63,12 +64,18 @@ TEST(ExecutorCudaTest, TakesTheMemoryThatWasPlannedWithoutAGpu) {
   EmulatedDevice device;
   const uint64_t before = device.FreeBytes();
   SeededExecutor executor(m, LossSpec::SOFTMAX_CROSS_ENTROPY, 600, 1, 1, 1,
-                          nullptr, &device);
+                          nullptr, &device, precision);
   executor.Step(executor.MakeBatch(600));
   ASSERT_OK(executor.executor().Evaluate(executor.MakeBatch(600)).status());
   const auto taken = static_cast<double>(before - device.FreeBytes());
   EXPECT_NEAR(static_cast<double>(plan->device_bytes()), taken, 0.05 * taken);
 }
+
+TEST(ExecutorCudaTest, TakesTheMemoryThatWasPlannedWithoutAGpu) {
+  ExpectPlannedMemory(DType::kFloat32);
+}
+
+TEST(ExecutorCudaTest, In16BitsToo) { ExpectPlannedMemory(DType::kBfloat16); }
 
 TEST(ExecutorCudaTest, WhatTheGpuCannotHoldIsRefused) {
   EmulatedDevice device(1, /*memory_bytes=*/uint64_t{65} << 20);

@@ -1,0 +1,16 @@
+#ifndef SYNCLINE_KERNELS_CUDA_PRODUCT_TYPES_H_
+#define SYNCLINE_KERNELS_CUDA_PRODUCT_TYPES_H_
+
+#include "absl/status/status.h"
+#include "kernels/device/matrix_product_kernels.h"
+
+namespace syncline {
+
+// The types of matrices that a GPU multiplies: both inputs have one, and the
+// result has it, too, or is float32; no bias in 16 bits. Errors:
+// InvalidArgument: others.
+absl::Status CheckCudaProductTypes(const MatrixProductShape& shape);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_KERNELS_CUDA_PRODUCT_TYPES_H_
