@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
 
@@ -20,6 +21,7 @@ class PoisonedDevice : public CpuDevice {
  public:
   absl::string_view name() const override { return "poisoned"; }
   bool is_host() const override { return false; }
+  uint64_t FreeBytes() override { return uint64_t{1} << 40; }
 
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes) override {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
