@@ -64,7 +64,7 @@ TEST(JobSpecDefaultsTest, EveryDefaultIsWrittenOut) {
     training {
       epochs: 1 batch_size: 32 eval_batch_size: 256 micro_batches: 1
     }
-    resources { workers: 1 ps: 1 }
+    resources { workers: 1 ps: 1 device: AUTO }
     limits { step_timeout_seconds: 60 }
   )");
   const JobSpec full = WithDefaults(JobFromText(
