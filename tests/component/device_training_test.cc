@@ -54,15 +54,23 @@ class DeviceTrainingTest : public ::testing::Test {
     return cluster_->RunJob(Job(device), MlpModel(784, kHidden, 10));
   }
 
+  // A GPU that outlives the workers.
+  EmulatedDevice& MakeGpu(uint64_t seed = 1,
+                          uint64_t memory_bytes = uint64_t{1} << 40) {
+    gpus_.push_back(std::make_unique<EmulatedDevice>(seed, memory_bytes));
+    return *gpus_.back();
+  }
+
   TempDir dir_;
   int clusters_ = 0;
+  std::vector<std::unique_ptr<EmulatedDevice>> gpus_;
   std::vector<std::string> lost_;
   std::unique_ptr<TrainingCluster> cluster_;
 };
 
 TEST_F(DeviceTrainingTest, GpusTrainAsProcessorsDo) {
-  EmulatedDevice first;
-  EmulatedDevice second;
+  EmulatedDevice& first = MakeGpu();
+  EmulatedDevice& second = MakeGpu();
   Start(2, {&first, &second});
   const auto here = Train(ResourcesSpec::CPU);
   ASSERT_EQ(here.status, absl::OkStatus());
@@ -86,12 +94,10 @@ TEST_F(DeviceTrainingTest, GpusTrainAsProcessorsDo) {
 }
 
 TEST_F(DeviceTrainingTest, AGpuTrainsTwiceWithTheSameBits) {
-  EmulatedDevice one(1);
-  Start(1, {&one});
+  Start(1, {&MakeGpu(1)});
   const auto first = Train(ResourcesSpec::AUTO);
   ASSERT_EQ(first.status, absl::OkStatus());
-  EmulatedDevice other(2);  // another order of blocks and threads
-  Start(1, {&other});
+  Start(1, {&MakeGpu(2)});  // another order of blocks and threads
   EXPECT_EQ(Train(ResourcesSpec::AUTO).weights, first.weights);
 }
 
@@ -104,8 +110,7 @@ TEST_F(DeviceTrainingTest, AJobForGpusIsRefusedWhereThereIsNone) {
 }
 
 TEST_F(DeviceTrainingTest, ABatchThatAGpuCannotHoldIsRefusedWithOneThatItCan) {
-  EmulatedDevice small(1, /*memory_bytes=*/uint64_t{65} << 20);
-  Start(1, {&small});
+  Start(1, {&MakeGpu(1, /*memory_bytes=*/uint64_t{65} << 20)});
   JobSpec spec = Job(ResourcesSpec::CUDA);
   spec.mutable_data()->mutable_train()->mutable_digits()->set_count(4096);
   spec.mutable_training()->set_batch_size(4096);
@@ -118,7 +123,7 @@ TEST_F(DeviceTrainingTest, ABatchThatAGpuCannotHoldIsRefusedWithOneThatItCan) {
 }
 
 TEST_F(DeviceTrainingTest, AGpuThatFailsCostsItsJobAndIsToldOnce) {
-  EmulatedDevice gpu;
+  EmulatedDevice& gpu = MakeGpu();
   Start(1, {&gpu});
   gpu.FailAt(12);
   EXPECT_THAT(std::string(Train(ResourcesSpec::CUDA).status.message()),
