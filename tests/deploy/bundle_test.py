@@ -12,6 +12,7 @@ with LD_LIBRARY_PATH unset. tests/gpu.sh must say that there is no GPU. Exits wi
 77 where namespaces are not permitted, if all else passes.
 """
 
+import functools
 import os
 import pathlib
 import re
@@ -176,17 +177,21 @@ class BundleTest(unittest.TestCase):
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
         return ["unshare", "--mount", *user, *command]
 
+    @functools.lru_cache
+    def glibc_of_this_machine(self):
+        """The files of glibc that something in the bundle needs."""
+        said = run(["ldd", *(path for path in self.root.rglob("*")
+                             if path.is_file() and needed_by(path))]).stdout
+        found = {os.path.basename(path): path
+                 for path in sorted(set(re.findall(r"(/\S+) \(0x", said)))}
+        return [path for name, path in found.items() if GLIBC.fullmatch(name)]
+
     def in_root(self, *command):
         """The command line that runs `command` in the root of IN_ROOT."""
         root = pathlib.Path(self.folder.name) / "root"
         root.mkdir(exist_ok=True)
-        said = run(["ldd", *(path for path in self.root.rglob("*")
-                             if path.is_file() and needed_by(path))]).stdout
-        paths = set(re.findall(r"(/\S+) \(0x", said))
-        libraries = sorted(path for path in paths if GLIBC.fullmatch(os.path.basename(path)))
-        names = {os.path.basename(path): path for path in libraries}
-        variables = {"ROOT": root, "BUNDLE": self.root, "LIBRARIES": " ".join(names.values()),
-                     **PLAIN}
+        variables = {"ROOT": root, "BUNDLE": self.root,
+                     "LIBRARIES": " ".join(self.glibc_of_this_machine()), **PLAIN}
         chroot = shutil.which("chroot", path="/usr/sbin:/sbin:/usr/bin:/bin")
         return ["env", "-i", *(f"{key}={value}" for key, value in variables.items()),
                 *self.unshare(["sh", "-c", IN_ROOT.replace("exec chroot", f"exec {chroot}"),
