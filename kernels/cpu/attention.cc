@@ -28,8 +28,8 @@ class CpuAttentionLayer : public AttentionLayer {
     return attention_.backward_scratch_count();
   }
 
-  absl::Status Forward(Stream& stream, const float* q, const float* k,
-                       const float* v, const Attention::Mask& mask, float* y,
+  absl::Status Forward(Stream& stream, ConstFloats q, ConstFloats k,
+                       ConstFloats v, const Attention::Mask& mask, Floats y,
                        float* weights, float* scratch,
                        const Attention::Scores& scores,
                        const ErrorSlot& errors) override {
@@ -41,12 +41,21 @@ class CpuAttentionLayer : public AttentionLayer {
     return attention_.Forward(q, k, v, mask, y, weights, scratch, scores);
   }
 
-  absl::Status Backward(Stream& stream, const float* q, const float* k,
-                        const float* v, const Attention::Mask& mask,
-                        const float* weights, const float* dy, float* scratch,
-                        const Attention::Gradients& out) override {
+  absl::Status Backward(Stream& stream, ConstFloats q, ConstFloats k,
+                        ConstFloats v, const Attention::Mask& mask,
+                        const float* weights, ConstFloats, ConstFloats dy,
+                        float* scratch,
+                        const AttentionGradients& out) override {
     const CpuKernel kernel(stream);
-    return attention_.Backward(q, k, v, mask, weights, dy, scratch, out);
+    return attention_.Backward(q, k, v, mask, weights, dy, scratch,
+                               {.dq = out.dq,
+                                .dk = out.dk,
+                                .dv = out.dv,
+                                .dmask = out.dmask,
+                                .long_dmask = out.long_dmask,
+                                .add_dq = out.add_dq,
+                                .add_dk = out.add_dk,
+                                .add_dv = out.add_dv});
   }
 
  private:
@@ -55,9 +64,12 @@ class CpuAttentionLayer : public AttentionLayer {
 };
 
 absl::StatusOr<std::unique_ptr<AttentionLayer>> Make(
-    Device&, const AttentionShape& shape, bool backward) {
+    Device&, const AttentionShape& shape, const AttentionUses& uses) {
+  if (Is16Bit(uses.type)) {
+    return absl::UnimplementedError("attention in 16 bits");
+  }
   SYNCLINE_ASSIGN_OR_RETURN(Attention attention,
-                            Attention::Create(shape, backward));
+                            Attention::Create(shape, uses.backward));
   return std::make_unique<CpuAttentionLayer>(shape, std::move(attention));
 }
 

@@ -1,5 +1,6 @@
 // Attention by matrix products, with the scores of some heads in memory at a
-// time. What lies between the products is one launch for all of these heads.
+// time, where they are not computed tile by tile (tiled_attention.h). What lies
+// between the products is one launch for all of these heads.
 
 #include <algorithm>
 #include <memory>
@@ -7,8 +8,10 @@
 
 #include "common/base/status_macros.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/attention_mask.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/report.h"
+#include "kernels/cuda/tiled_attention.h"
 #include "kernels/cuda/walk/lines.h"
 #include "kernels/device/attention_kernels.h"
 #include "kernels/device/device.h"
@@ -19,8 +22,11 @@
 namespace syncline {
 namespace {
 
+using cuda::DeviceMask;
 using cuda::Global;
+using cuda::MaskOnDevice;
 using cuda::OnDevice;
+using cuda::RoundScores;
 
 // Scores of a round of heads at most, unless a head alone has more, where the
 // weights of all heads are not kept anyway.
@@ -28,81 +34,6 @@ constexpr int64_t kRoundScores = int64_t{16} << 20;  // floats
 
 int64_t OffsetOf(const Attention::Layout& layout, int64_t batch, int64_t head) {
   return batch * layout.batch + head * layout.head;
-}
-
-// What kernels know of the scores of a round, [heads, queries, keys].
-struct RoundScores {
-  int64_t first = 0;  // head, of all samples'
-  int64_t heads_of_sample = 0;
-  int64_t queries = 0;
-  int64_t keys = 0;
-  int64_t past = 0;
-  bool causal = false;
-
-  SYNCLINE_DEVICE int64_t SampleOf(int64_t line) const {
-    return (first + line / queries) / heads_of_sample;
-  }
-  SYNCLINE_DEVICE int64_t HeadOf(int64_t line) const {
-    return (first + line / queries) % heads_of_sample;
-  }
-};
-
-// A mask as a kernel has it.
-struct DeviceMask {
-  bool adds = false;
-  bool marks = false;
-  bool hides = false;
-  bool counts = false;
-  float hidden = 0;
-  int64_t batch = 0, head = 0, row = 0, column = 0;
-  int64_t columns = 0;
-  Global<const float> added;
-  Global<const uint8_t> seen;
-  Global<const int64_t> keys;
-
-  // Where the mask of a query begins.
-  SYNCLINE_DEVICE int64_t At(const RoundScores& r, int64_t line) const {
-    return r.SampleOf(line) * batch + r.HeadOf(line) * head +
-           line % r.queries * row;
-  }
-  // How many of the first keys the query may see.
-  SYNCLINE_DEVICE int64_t KeysFor(const RoundScores& r, int64_t line) const {
-    int64_t n = columns < r.keys ? columns : r.keys;
-    int64_t past = r.past;
-    if (counts) {
-      int64_t count = keys[r.SampleOf(line)];
-      count = count < 0 ? 0 : count;
-      count = count > r.keys ? r.keys : count;
-      n = count < n ? count : n;
-      past = count - r.queries;
-    }
-    if (r.causal) {
-      const int64_t seen_keys = past + line % r.queries + 1;
-      n = seen_keys < n ? seen_keys : n;
-    }
-    return n < 0 ? 0 : n;
-  }
-  SYNCLINE_DEVICE bool Hides(int64_t at) const {
-    return marks && (seen[at] != 0) == hides;
-  }
-};
-
-DeviceMask MaskOnDevice(const Attention::Mask& mask) {
-  DeviceMask m;
-  m.adds = mask.added != nullptr;
-  m.marks = !m.adds && mask.seen != nullptr;
-  m.hides = mask.hides;
-  m.counts = mask.keys != nullptr;
-  m.hidden = mask.hidden;
-  m.batch = mask.batch;
-  m.head = mask.head;
-  m.row = mask.row;
-  m.column = mask.column;
-  m.columns = mask.columns;
-  m.added = OnDevice(mask.added);
-  m.seen = OnDevice(mask.seen);
-  m.keys = OnDevice(mask.keys);
-  return m;
 }
 
 // From the scores of a query to its weights, in place.
@@ -269,15 +200,15 @@ class CudaAttentionLayer : public AttentionLayer {
     return (1 + capped) * round_heads_ * HeadCount() + forward_scratch_count();
   }
 
-  absl::Status Forward(Stream& stream, const float* q, const float* k,
-                       const float* v, const Attention::Mask& mask, float* y,
+  absl::Status Forward(Stream& stream, ConstFloats q, ConstFloats k,
+                       ConstFloats v, const Attention::Mask& mask, Floats y,
                        float* weights, float* scratch,
                        const Attention::Scores& scores,
                        const ErrorSlot& errors) override;
-  absl::Status Backward(Stream& stream, const float* q, const float* k,
-                        const float* v, const Attention::Mask& mask,
-                        const float* weights, const float* dy, float* scratch,
-                        const Attention::Gradients& out) override;
+  absl::Status Backward(Stream& stream, ConstFloats q, ConstFloats k,
+                        ConstFloats v, const Attention::Mask& mask,
+                        const float* weights, ConstFloats y, ConstFloats dy,
+                        float* scratch, const AttentionGradients& out) override;
 
  private:
   struct Operands {
@@ -324,11 +255,11 @@ class CudaAttentionLayer : public AttentionLayer {
   absl::Status ScoresGradient(Stream& stream, const Round& round,
                               const Operands& in, const float* weights,
                               const float* dy, float* d, float* capped,
-                              const Attention::Gradients& out) const;
+                              const AttentionGradients& out) const;
   absl::Status RoundGradients(Stream& stream, const Round& round,
                               const Operands& in, const float* weights,
                               const float* dy, float* d, float* capped,
-                              const Attention::Gradients& out) const;
+                              const AttentionGradients& out) const;
 
   const AttentionShape s_;
   int64_t round_heads_ = 1;
@@ -468,21 +399,13 @@ absl::Status CudaAttentionLayer::ComputeWeights(
   return absl::OkStatus();
 }
 
-absl::Status CudaAttentionLayer::Forward(Stream& stream, const float* q,
-                                         const float* k, const float* v,
-                                         const Attention::Mask& mask, float* y,
+absl::Status CudaAttentionLayer::Forward(Stream& stream, ConstFloats q,
+                                         ConstFloats k, ConstFloats v,
+                                         const Attention::Mask& mask, Floats y,
                                          float* weights, float* scratch,
                                          const Attention::Scores& scores,
                                          const ErrorSlot& errors) {
-  if (mask.keys != nullptr) {
-    cuda::LaunchElements(
-        stream, s_.batch,
-        [most = s_.keys, keys = OnDevice(mask.keys),
-         errors = cuda::OnDevice(errors)] SYNCLINE_DEVICE(int64_t b) {
-          const int64_t count = keys[b];
-          if (count < 0 || count > most) errors.Report(/*kind=*/0, b, count);
-        });
-  }
+  cuda::CheckKeyCounts(stream, s_, mask, errors);
   const Operands in = {q, k, v, mask};
   return ForRounds([&](const Round& round) -> absl::Status {
     float* const p = s_.keeps_weights ? weights : scratch;
@@ -494,12 +417,12 @@ absl::Status CudaAttentionLayer::Forward(Stream& stream, const float* q,
   });
 }
 
-absl::Status CudaAttentionLayer::Backward(Stream& stream, const float* q,
-                                          const float* k, const float* v,
+absl::Status CudaAttentionLayer::Backward(Stream& stream, ConstFloats q,
+                                          ConstFloats k, ConstFloats v,
                                           const Attention::Mask& mask,
-                                          const float* weights, const float* dy,
-                                          float* scratch,
-                                          const Attention::Gradients& out) {
+                                          const float* weights, ConstFloats,
+                                          ConstFloats dy, float* scratch,
+                                          const AttentionGradients& out) {
   const Operands in = {q, k, v, mask};
   return ForRounds([&](const Round& round) -> absl::Status {
     float* const d = scratch;
@@ -517,7 +440,7 @@ absl::Status CudaAttentionLayer::Backward(Stream& stream, const float* q,
 absl::Status CudaAttentionLayer::ScoresGradient(
     Stream& stream, const Round& round, const Operands& in,
     const float* weights, const float* dy, float* d, float* capped,
-    const Attention::Gradients& out) const {
+    const AttentionGradients& out) const {
   SYNCLINE_RETURN_IF_ERROR(
       ForProducts(round, [&](const Head& head, int64_t at) {
         return products_.dweights->Run(stream, dy + head.y, in.v + head.v,
@@ -551,7 +474,7 @@ absl::Status CudaAttentionLayer::ScoresGradient(
 absl::Status CudaAttentionLayer::RoundGradients(
     Stream& stream, const Round& round, const Operands& in,
     const float* weights, const float* dy, float* d, float* capped,
-    const Attention::Gradients& out) const {
+    const AttentionGradients& out) const {
   const bool needs_scores =
       out.dq != nullptr || out.dk != nullptr || out.WantsMask();
   // All that is read comes before what may be written over it.
@@ -577,9 +500,17 @@ absl::Status CudaAttentionLayer::RoundGradients(
 }
 
 absl::StatusOr<std::unique_ptr<AttentionLayer>> Make(
-    Device& device, const AttentionShape& shape, bool backward) {
+    Device& device, const AttentionShape& shape, const AttentionUses& uses) {
+  // Weights that are not kept would be T x T numbers on their way.
+  if (cuda::ServesTiledAttention(shape, uses) &&
+      (Is16Bit(uses.type) || !shape.keeps_weights)) {
+    return cuda::MakeTiledAttention(shape, uses);
+  }
+  if (Is16Bit(uses.type)) {
+    return absl::UnimplementedError("attention of a form that is not tiled");
+  }
   auto layer = std::make_unique<CudaAttentionLayer>(shape);
-  SYNCLINE_RETURN_IF_ERROR(layer->Compile(device, backward));
+  SYNCLINE_RETURN_IF_ERROR(layer->Compile(device, uses.backward));
   return layer;
 }
 

@@ -20,6 +20,7 @@ constexpr absl::string_view kOperators[] = {
     "Asinh",
     "Atan",
     "Atanh",
+    "Attention",
     "Ceil",
     "Celu",
     "Clip",

@@ -56,7 +56,9 @@ Op::Traits TraitsOf(const OpSpec& spec, const Plan& plan,
   Op::Traits traits;
   const bool joins = plan.keys.has_value();
   traits.backward_inputs = joins ? 1 << kQ : 1 << kQ | 1 << kK | 1 << kV;
-  if (!plan.shape.keeps_weights || plan.mask.hidden_is_finite()) {
+  if (layer.reads_output()) traits.backward_outputs = 1 << kY;
+  if (!plan.shape.keeps_weights || layer.reads_output() ||
+      plan.mask.hidden_is_finite()) {
     traits.backward_inputs |= 1 << kMask | 1 << kKeyCounts;
   }
   const int64_t joined = joins ? plan.keys->count() + plan.values->count() : 0;
@@ -98,14 +100,14 @@ class AttentionOp : public Op {
     if (g.in(kMask) != nullptr && !g.accumulate(kMask)) {
       t.stream->Clear(g.in(kMask), mask_count_ * sizeof(float));
     }
-    Attention::Gradients out = {.dq = g.in(kQ),
-                                .dk = g.in(kK),
-                                .dv = g.in(kV),
-                                .dmask = g.in(kMask),
-                                .long_dmask = nullptr,
-                                .add_dq = g.accumulate(kQ),
-                                .add_dk = g.accumulate(kK),
-                                .add_dv = g.accumulate(kV)};
+    AttentionGradients out = {.dq = g.in(kQ),
+                              .dk = g.in(kK),
+                              .dv = g.in(kV),
+                              .dmask = g.in(kMask),
+                              .long_dmask = nullptr,
+                              .add_dq = g.accumulate(kQ),
+                              .add_dk = g.accumulate(kK),
+                              .add_dv = g.accumulate(kV)};
     if (out.dmask == nullptr || long_mask_count_ == 0) {
       return OperandGradients(t, g, out);
     }
@@ -126,7 +128,7 @@ class AttentionOp : public Op {
 
  private:
   absl::Status OperandGradients(const Tensors& t, const Gradients& g,
-                                const Attention::Gradients& out) {
+                                const AttentionGradients& out) {
     return plan_.keys.has_value() ? JoinedGradient(t, g, out)
                                   : AttentionGradient(t, g, out);
   }
@@ -162,11 +164,11 @@ class AttentionOp : public Op {
   float* JoinedValues(const Tensors& t) const {
     return JoinedKeys(t) + plan_.keys->count();
   }
-  const float* KeysOf(const Tensors& t) const {
+  ConstFloats KeysOf(const Tensors& t) const {
     if (plan_.keys.has_value()) return JoinedKeys(t);
     return t.in(kK);
   }
-  const float* ValuesOf(const Tensors& t) const {
+  ConstFloats ValuesOf(const Tensors& t) const {
     if (plan_.keys.has_value()) return JoinedValues(t);
     return t.in(kV);
   }
@@ -189,8 +191,7 @@ class AttentionOp : public Op {
   // Starts the gradient of joined keys or values with that of their own output.
   static void StartJoined(const Tensors& t, const Gradients& g, Output output,
                           int64_t count, float* d) {
-    const float* const up =
-        output < g.outputs.size() ? g.outputs[output] : nullptr;
+    const float* const up = g.out(output);
     if (up == nullptr) {
       t.stream->Clear(d, count * sizeof(float));
     } else {
@@ -201,7 +202,7 @@ class AttentionOp : public Op {
   // The gradients of queries, keys and values wait in scratch memory, to be
   // written from the last input to the first.
   absl::Status JoinedGradient(const Tensors& t, const Gradients& g,
-                              Attention::Gradients out) {
+                              AttentionGradients out) {
     out.dk = ScratchOf(t) + layer_->backward_scratch_count();
     out.dv = out.dk + plan_.keys->count();
     out.dq = out.dv + plan_.values->count();
@@ -226,16 +227,16 @@ class AttentionOp : public Op {
   }
 
   absl::Status AttentionGradient(const Tensors& t, const Gradients& g,
-                                 const Attention::Gradients& out) {
+                                 const AttentionGradients& out) {
     if (g.out() == nullptr) {
       if (out.dq != nullptr && !out.add_dq) {
-        t.stream->Clear(out.dq, q_count_ * sizeof(float));
+        t.stream->Clear(out.dq, out.dq.Bytes(q_count_));
       }
       return absl::OkStatus();
     }
     return layer_->Backward(*t.stream, t.in(kQ), KeysOf(t), ValuesOf(t),
-                            MaskIn(t), WeightsOf(t), g.out(), ScratchOf(t),
-                            out);
+                            MaskIn(t), WeightsOf(t), t.out(kY), g.out(),
+                            ScratchOf(t), out);
   }
 
   const Plan plan_;
@@ -433,21 +434,43 @@ absl::Status RequireKernelsOf(const OpSpec& spec, const Plan& plan) {
                              family->incoming_gradient, copies->gradient);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
+// Errors: InvalidArgument: a type that is not computed; Unimplemented: several
+// types of floats, or keys and values that are joined with a past.
+absl::StatusOr<AttentionUses> UsesOf(const OpSpec& spec, const Plan& plan) {
+  AttentionUses uses;
+  uses.backward = spec.WantsAnyGradient();
+  uses.mask_gradient = spec.WantsGradient(kMask);
+  uses.scores = spec.output(kScores).present;
+  uses.type = spec.input(kQ).dtype;
   for (size_t i = 0; i < 3; ++i) {
-    if (spec.input(i).dtype == DType::kFloat32) continue;
+    if (spec.Computes(spec.input(i).dtype)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("input ", i, " is ", DTypeName(spec.input(i).dtype),
                      "; only float32 is computed"));
   }
+  if (!spec.HasNarrowTypes()) return uses;
+  const TensorType& y = spec.output(kY);
+  const bool is_one = Is16Bit(uses.type) && spec.input(kK).dtype == uses.type &&
+                      spec.input(kV).dtype == uses.type &&
+                      y.dtype == uses.type &&
+                      (!uses.backward || y.gradient_dtype == uses.type);
+  if (is_one && !plan.keys.has_value()) return uses;
+  return absl::UnimplementedError("several types, or joined keys");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Op>> MakeAttention(const OpSpec& spec) {
+  for (const Input input : {kMask, kPastKey, kPastValue}) {
+    if (!Is16Bit(spec.input(input).dtype)) continue;
+    return absl::UnimplementedError("a mask or a past of 16 bits");
+  }
   SYNCLINE_ASSIGN_OR_RETURN(const Plan plan, PlanOf(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(const AttentionUses uses, UsesOf(spec, plan));
   SYNCLINE_RETURN_IF_ERROR(RequireKernelsOf(spec, plan));
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<AttentionLayer> layer,
-      spec.kernels().attention->make(*spec.device, plan.shape,
-                                     spec.WantsAnyGradient()));
+      spec.kernels().attention->make(*spec.device, plan.shape, uses));
   return std::make_unique<AttentionOp>(spec, plan, std::move(layer));
 }
 
