@@ -182,7 +182,7 @@ class LocalRun {
       SYNCLINE_RETURN_IF_ERROR(cluster_->CheckAlive());
       const auto cluster = client->GetCluster();
       if (cluster.ok() && cluster->members_size() == cluster_->member_count()) {
-        return absl::OkStatus();
+        return CheckGpus(*cluster);
       }
       if (MonotonicNow() > deadline) {
         return absl::UnavailableError(absl::StrCat(
@@ -193,6 +193,28 @@ class LocalRun {
         return absl::CancelledError("interrupted");
       }
     }
+  }
+
+  // No other member joins this cluster: a job for GPUs that it has not would
+  // wait for ever.
+  absl::Status CheckGpus(const ClusterStatus& cluster) const {
+    if (job_.spec.resources().device() != ResourcesSpec::CUDA) {
+      return absl::OkStatus();
+    }
+    int workers = 0;
+    int with_gpu = 0;
+    for (const ClusterStatus::Entry& entry : cluster.members()) {
+      const TaskType type = entry.member().task().type();
+      if (type != CHIEF && type != WORKER) continue;
+      ++workers;
+      with_gpu += entry.member().has_gpu() ? 1 : 0;
+    }
+    if (with_gpu == workers) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "resources.device: CUDA, but ", with_gpu, " of ",
+        FormatAmount(static_cast<uint64_t>(workers), "worker"),
+        " on this machine found a GPU to compute on; ", LogDir(),
+        " says why. --set resources.device=CPU computes on processors"));
   }
 
   void Say(const std::string& line) const {

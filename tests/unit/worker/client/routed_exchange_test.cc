@@ -22,7 +22,6 @@ namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // The calls of all clients, in order: "2 Wait" is one by version 2.
 struct Log {
