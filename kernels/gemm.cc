@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
 
@@ -35,6 +36,9 @@ memory::desc Bias(int64_t batch, int64_t n) {
   }
   return memory::desc({1, 1, n}, memory::data_type::f32, {n, n, 1});
 }
+
+// oneDNN 2.6 counts blocks of a dimension with int, and divides by them.
+constexpr int64_t kSizeMax = std::numeric_limits<int32_t>::max();
 
 absl::Status FromDnnl(const Gemm::Shape& s, absl::string_view what) {
   return absl::InternalError(absl::StrCat("matrix product [", s.m, ",", s.k,
@@ -118,6 +122,9 @@ absl::StatusOr<Gemm> Gemm::Create(const Shape& shape) {
     if (type == DType::kFloat32) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "a product of ", DTypeName(type), " is not one of this machine's"));
+  }
+  for (const int64_t size : {shape.batch, shape.m, shape.k, shape.n}) {
+    if (size > kSizeMax) return FromDnnl(shape, "counts with 32 bits");
   }
   try {
     return Gemm(std::make_unique<Compiled>(shape));

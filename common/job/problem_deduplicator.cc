@@ -14,6 +14,11 @@ namespace {
 
 namespace pb = google::protobuf;
 
+// A person mends the first few; each is compared with all reported before, and
+// a stranger's job may have a million.
+constexpr size_t kKeptMax = 200;
+constexpr size_t kLookedAtMax = 1000;
+
 // One part of a path: "feeds[2]" is the name and the index, -1 if there is
 // none.
 struct Part {
@@ -93,13 +98,18 @@ ProblemDeduplicator::ProblemDeduplicator(const JobReading& reading)
 std::vector<std::string> ProblemDeduplicator::KeepNew(
     const std::vector<std::string>& problems) {
   std::vector<std::string> news;
-  for (const std::string& problem : problems) {
+  size_t looked_at = 0;
+  while (looked_at < problems.size() && looked_at < kLookedAtMax &&
+         news.size() < kKeptMax) {
+    const std::string& problem = problems[looked_at++];
     if (!IsConsequence(problem)) news.push_back(problem);
   }
+  const size_t more = problems.size() - looked_at;
   for (const std::string& problem : news) {
     const absl::string_view path = PathOf(problem);
     if (IsPath(path)) paths_.emplace_back(path);
   }
+  if (more > 0) news.push_back(absl::StrCat("and ", more, " more problems"));
   return news;
 }
 

@@ -28,6 +28,8 @@ class ProblemDeduplicator {
   bool complete() const { return complete_; }
 
   // The problems that say something new. Their fields are reported from now on.
+  // Of very many problems only the first are looked at; the last line says how
+  // many there are besides.
   std::vector<std::string> KeepNew(const std::vector<std::string>& problems);
 
  private:

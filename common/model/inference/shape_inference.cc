@@ -20,6 +20,7 @@
 #include "common/model/graph/onnx_file.h"
 #include "common/model/graph/schemas.h"
 #include "common/model/graph/value_index.h"
+#include "common/model/inference/attribute_ranges.h"
 #include "common/model/inference/constant_folding.h"
 #include "onnx/defs/schema.h"
 #include "onnx/onnx_pb.h"
@@ -322,6 +323,7 @@ class ValueInference {
 
 absl::Status ValueInference::InferNode(const Node& node,
                                        const onnx::NodeProto& file_node) {
+  SYNCLINE_RETURN_IF_ERROR(CheckAttributeRanges(node));
   SYNCLINE_RETURN_IF_ERROR(CheckInputValues(node));
   SYNCLINE_RETURN_IF_ERROR(CheckRecurrence(node));
   const onnx::OpSchema* schema =

@@ -126,6 +126,13 @@ TEST(GemmTest, TwoThreadsGiveTheReference) {
   SetComputeThreads(1);
 }
 
+// oneDNN would divide by a number of blocks that it has in 32 bits.
+TEST(GemmTest, SizesThat32BitsDoNotCountAreRefused) {
+  const auto refused = Gemm::Create({.m = 1, .n = int64_t{1} << 32, .k = 784});
+  EXPECT_TRUE(absl::IsInternal(refused.status())) << refused.status();
+  EXPECT_NE(refused.status().message().find("32 bits"), std::string::npos);
+}
+
 TEST(GemmTest, AnEmptySumIsTheBias) {
   auto gemm = Gemm::Create({.m = 2, .n = 3, .k = 0, .has_bias = true});
   ASSERT_TRUE(gemm.ok()) << gemm.status();

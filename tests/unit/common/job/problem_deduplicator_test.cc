@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/job_spec_parser.h"
 #include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
@@ -114,6 +115,22 @@ TEST(ProblemDeduplicatorTest, AReportCountsForTheNextOne) {
                             "data.feeds: graph input 'x' is not fed",
                             "job: has a field number 99", "no path at all"}),
       ElementsAre("job: has a field number 99", "no path at all"));
+}
+
+// A stranger's job may have a million problems, and each is compared with all
+// that were reported before.
+TEST(ProblemDeduplicatorTest, OfVeryManyProblemsTheFirstAreKept) {
+  const JobSpec spec;
+  ProblemDeduplicator deduplicator(spec);
+  std::vector<std::string> problems;
+  for (int i = 0; i < 100'000; ++i) {
+    problems.push_back(absl::StrCat("data.feeds[", i, "].input: is fed twice"));
+  }
+  const std::vector<std::string> kept = deduplicator.KeepNew(problems);
+  ASSERT_EQ(kept.size(), 201u);
+  EXPECT_EQ(kept[0], problems[0]);
+  EXPECT_EQ(kept[199], problems[199]);
+  EXPECT_EQ(kept[200], "and 99800 more problems");
 }
 
 TEST(FindResemblingTest, FindsMisspellingsAndNothingElse) {
