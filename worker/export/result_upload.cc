@@ -102,6 +102,11 @@ absl::Status ResultUpload::WriteFile(const std::string& name,
     // Half a file is of no use, and takes room.
     RemoveTree(PathOf(name)).IgnoreError();
     written = Annotate(written, absl::StrCat("writing ", name));
+    LogWarning("a result cannot be written")
+        .Job(options_.job_id)
+        .Field("name", name)
+        .Field("folder", options_.folder)
+        .Status(written);
     if (!absl::IsResourceExhausted(written) || !Pause(name, written)) {
       return stopped() ? absl::CancelledError("stopped") : written;
     }
