@@ -78,8 +78,7 @@ class Daemon {
   // Where to find the scheduler; over loopback if it is this process.
   const std::string& scheduler_address() const { return scheduler_address_; }
 
-  // What members other than ps compute on, beside their processors. Before
-  // Join.
+  // The GPU that members other than ps compute on. Before Join.
   void SetGpu(Gpu gpu) { gpu_ = std::move(gpu); }
 
   // Registers a member. `incarnation` is unique to it.

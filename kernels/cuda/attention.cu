@@ -516,7 +516,7 @@ absl::StatusOr<std::unique_ptr<AttentionLayer>> Make(
 
 // --- The past ----------------------------------------------------------------
 
-// What kernels know of JoinedHeads.
+// The part of JoinedHeads that kernels read.
 struct Joined {
   int64_t heads, past, rows, width;
   int64_t batch_stride, head_stride, row_stride;

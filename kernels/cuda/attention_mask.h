@@ -8,7 +8,7 @@
 
 namespace syncline::cuda {
 
-// What kernels know of the scores of a round, [heads, queries, keys].
+// The scores of a round, as kernels read them, [heads, queries, keys].
 struct RoundScores {
   int64_t first = 0;  // head, of all samples'
   int64_t heads_of_sample = 0;

@@ -25,7 +25,7 @@ using cuda::OnDevice;
 // Of the columns of a layer at most, unless a sample alone needs more.
 constexpr int64_t kColumnsMax = int64_t{64} << 20;  // floats
 
-// What kernels know of a group of a layer, and of the samples of a round.
+// A group of a layer and the samples of a round, as kernels read them.
 struct Round {
   cuda::Plane plane;
   int64_t first = 0;    // sample
