@@ -276,7 +276,7 @@ class CudaDevice : public Device {
   FirstError errors_;
 };
 
-// What cannot be asked stays empty.
+// A field that CUDA does not tell stays empty.
 Device::Description DescriptionOf(int number) {
   Device::Description description;
   cudaDeviceProp properties = {};

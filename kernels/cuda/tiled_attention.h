@@ -38,7 +38,7 @@ std::unique_ptr<AttentionLayer> MakeTiledAttention(const AttentionShape& shape,
 void CheckKeyCounts(Stream& stream, const AttentionShape& shape,
                     const Attention::Mask& mask, const ErrorSlot& errors);
 
-// What kernels know of a shape.
+// The part of a shape that kernels read.
 struct TiledShape {
   int heads = 0;  // of a sample
   int group = 1;  // heads of queries that read one of keys

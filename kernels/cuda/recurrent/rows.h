@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_KERNELS_CUDA_RECURRENT_ROWS_H_
 #define SYNCLINE_KERNELS_CUDA_RECURRENT_ROWS_H_
 
-// What moves and sums the rows of a recurrent layer.
+// Kernels that move and sum the rows of a recurrent layer.
 
 #include <cstdint>
 
