@@ -32,13 +32,15 @@ What is in it
                    CUDA's libraries, which are loaded at run time
   tests/           gpu.sh and the tests that it runs on a machine with a GPU; a
                    build without tests (SYNCLINE_BUILD_TESTS=OFF) has none
+  share/man/       the manual pages of all programs and of synctl's commands:
+                   man -M share/man synctl-submit
   deploy/examples/ jobs, with their models
   licenses/        of each package that a library comes from
   VERSION, README, LICENSE
 
 The same build, repository and packages give the same bytes. The archive may
-have 48 MiB; a larger one is an error. Needs patchelf, strip, xz and dpkg:
-deploy/install-deps.sh installs them.
+have 48 MiB; a larger one is an error. Needs patchelf, strip, xz, dpkg and
+python3: deploy/install-deps.sh installs them.
 TEXT
 }
 
@@ -85,7 +87,7 @@ done
 [[ $level =~ ^[0-9]$ ]] || fail "--level is a number from 0 to 9, not '$level'"
 build="$(readlink -m "${build:-$repository/build/release}")"
 
-for tool in patchelf strip readelf xz tar ldd dpkg-query; do
+for tool in patchelf strip readelf xz tar ldd dpkg-query python3; do
   command -v "$tool" >/dev/null ||
     fail "there is no $tool; deploy/install-deps.sh build installs it"
 done
@@ -234,6 +236,13 @@ copy_examples() {
   cp "$repository/LICENSE" "$root/"
 }
 
+# From what the programs' --help says.
+write_manpages() {
+  mkdir -p "$root/share/man"
+  SOURCE_DATE_EPOCH="$commit_time" python3 "$repository/deploy/make_manpages.py" \
+    "$build/bin" "$root/share/man"
+}
+
 # The latest glibc whose functions something in the bundle calls.
 needed_glibc() {
   elf_files | xargs readelf -V | grep -oE 'GLIBC_2\.[0-9]+' | sed 's/GLIBC_//' |
@@ -278,7 +287,8 @@ To train a classifier of digits on a cluster of this machine's own:
   bin/synctl local deploy/examples/mnist/digits.textproto --ps 2 --workers 3
 To run a cluster: bin/syncline-scheduler, bin/syncline-ps and bin/syncline-worker
 on their hosts (--help), then bin/synctl submit JOB --watch; "bin/synctl help job"
-explains a job file, and bin/synctl model writes models.
+explains a job file, and bin/synctl model writes models. Manual pages:
+man -M share/man synctl
 $(about_gpus)
 There is no authentication: let only trusted networks in. Licences: licenses/.
 TEXT
@@ -315,6 +325,7 @@ copy_libraries
 copy_licenses
 make_relocatable
 copy_examples
+write_manpages
 write_texts
 pack
 

@@ -19,7 +19,7 @@ readonly BUILD_PACKAGES=(
   libonnx-dev libdnnl-dev
   libcli11-dev
   zlib1g-dev libzstd-dev
-  patchelf xz-utils  # deploy/bundle.sh
+  patchelf xz-utils python3  # deploy/bundle.sh
 )
 # On top of those: the test libraries, the second compiler with its
 # sanitizers and linters, and what the test scripts call.
@@ -29,10 +29,13 @@ readonly TEST_PACKAGES=(
   libclang-14-dev llvm-14-dev  # headers for tests/lint/tidy_scope.cc
   lld
   libboost-context-dev  # threads of the emulated GPU
-  python3 iproute2
+  iproute2
+  prometheus  # promtool too; tests start their own
   python3-torch  # the peer of tests/peers: 139 MB to fetch, 593 MB on disk
   libopenblas0-pthread  # with which it is several times faster
   python3-venv
+  chromium fonts-dejavu-core  # the status page, in a browser without a screen
+  groff mandoc man-db  # the manual pages, checked
 )
 # For /usr/bin/python3, Debian's 3.11: 68 MB to fetch, 346 MB on disk.
 readonly PYTHON_PACKAGES=(

@@ -1,11 +1,14 @@
 #include "scheduler/hosted_scheduler.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/exit_codes.h"
 #include "common/base/status_macros.h"
+#include "common/job/job_spec_validator.h"
 #include "common/system/log.h"
 
 namespace syncline::scheduler {
@@ -37,7 +40,7 @@ absl::StatusOr<ctl::JobFile> LoadJob(const DaemonOptions& options) {
   return absl::InvalidArgumentError(absl::StrCat(
       options.job_file, ": resources: the job takes ",
       std::max(1u, resources.workers()), " workers and ",
-      std::max(1u, resources.ps()),
+      WithDefaults(job.spec).resources().ps(),
       " ps, but this process is alone: it has one of each. Set both to 1, or "
       "start a cluster (TF_CONFIG, or daemons with --scheduler)"));
 }
@@ -70,7 +73,24 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
   scheduler_options.keep = options.keep;
   scheduler_options.expects_evaluator = options.cluster_has_evaluator;
   scheduler_options.single_job = job_file.has_value();
+  scheduler_options.quota_file = options.quota_file;
+  scheduler_options.tenant_checkpoints = options.tenant_checkpoints;
   scheduler_options.metrics = daemon->metrics();
+  scheduler_options.on_superseded = [daemon](const absl::Status& why) {
+    daemon->Report(why);
+    // The database is not closed: that would delete files, which may be those
+    // of the newer scheduler by now.
+    std::_Exit(kExitFailed);
+  };
+  if (options.kind != DaemonKind::kScheduler && !options.alone) {
+    LogWarning(
+        "this process is a member and hosts the scheduler: if it ends, "
+        "the scheduler ends with it, and jobs that it trains fail or go "
+        "back to their last checkpoint. A scheduler of its own "
+        "(syncline-scheduler, or a scheduler task in TF_CONFIG) outlives "
+        "its members, and jobs go on while it is restarted")
+        .Field("docs", "docs/operations.md");
+  }
   SYNCLINE_ASSIGN_OR_RETURN(auto scheduler,
                             Scheduler::Create(scheduler_options));
   scheduler->RegisterServices(daemon->builder());
@@ -95,7 +115,7 @@ std::vector<std::string> HostedScheduler::Services() {
 HttpServer::Pages HostedScheduler::Pages() { return scheduler_->Pages(); }
 
 void HostedScheduler::Start() {
-  scheduler_->SetAddress(daemon_->address());
+  scheduler_->SetAddress(daemon_->address(), daemon_->http_address());
   if (!job_file_.has_value()) return;
   job_ = std::make_unique<SingleJob>(
       scheduler_.get(), *std::move(job_file_), members_, [this](int exit_code) {

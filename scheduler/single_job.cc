@@ -33,8 +33,10 @@ bool IsFinal(const JobStatus& status) {
          status.state() == CANCELLED;
 }
 
-// The same for the same job, whatever file it is read from.
-std::string ContentKey(const JobSpec& spec, absl::string_view model) {
+// The same for the same job, whatever files it is read from. `weights`: the
+// content of start.weights; empty: it has none.
+std::string ContentKey(const JobSpec& spec, absl::string_view model,
+                       absl::string_view weights) {
   std::string text;
   {
     google::protobuf::io::StringOutputStream stream(&text);
@@ -44,7 +46,11 @@ std::string ContentKey(const JobSpec& spec, absl::string_view model) {
   }
   return absl::StrCat(
       "job-", absl::Hex(Crc32c(text), absl::kZeroPad8), "-", text.size(), "-",
-      absl::Hex(Crc32c(model), absl::kZeroPad8), "-", model.size());
+      absl::Hex(Crc32c(model), absl::kZeroPad8), "-", model.size(),
+      weights.empty()
+          ? ""
+          : absl::StrCat("-", absl::Hex(Crc32c(weights), absl::kZeroPad8), "-",
+                         weights.size()));
 }
 
 // The scheduler logs states, and the chief logs evaluations. This object logs
@@ -143,8 +149,18 @@ void SingleJob::EndCluster(int exit_code) {
 
 int SingleJob::SubmitAndFollow() {
   if (!job_.ok()) return kExitFailed;  // the owner has said why
-  const auto job_id = Submit();
-  if (job_id.ok()) return Follow(*job_id);
+  auto job_id = Submit();
+  if (job_id.ok()) {
+    const int exit_code = Follow(*job_id);
+    int told_to_stop = 0;
+    if (!taken_up_ || exit_code != kExitRetryable || Abandoned(&told_to_stop)) {
+      return exit_code;
+    }
+    // It ran when this process started, with members that are no more, as where
+    // a chief hosts the scheduler: as good as one that had failed before.
+    job_id = Submit();
+    if (job_id.ok()) return Follow(*job_id);
+  }
   LogError("the job was not taken").Status(job_id.status());
   return kExitFailed;
 }
@@ -152,10 +168,17 @@ int SingleJob::SubmitAndFollow() {
 absl::StatusOr<std::string> SingleJob::Submit() {
   SYNCLINE_ASSIGN_OR_RETURN(const std::string model,
                             ReadFile(job_->model_file, kModelBytesMax));
-  const std::string content = ContentKey(job_->spec, model);
+  std::string weights;
+  if (!job_->weights_file.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(weights,
+                              ReadFile(job_->weights_file, kModelBytesMax));
+  }
+  const std::string content = ContentKey(job_->spec, model, weights);
+  weights = {};
   for (int attempt = 1; attempt <= kAttemptsMax; ++attempt) {
     const auto submission = scheduler_->Submit(
-        job_->spec, model, absl::StrCat(content, "/", attempt));
+        job_->spec, model, absl::StrCat(content, "/", attempt),
+        job_->weights_file);
     // As good as impossible: another job with these checksums.
     if (absl::IsAlreadyExists(submission.status())) continue;
     SYNCLINE_RETURN_IF_ERROR(submission.status());
@@ -166,6 +189,8 @@ absl::StatusOr<std::string> SingleJob::Submit() {
     const auto before = AwaitStatus(submission->job_id);
     const bool is_over = before.ok() && IsFinal(*before);
     if (is_over && before->exit_code() == kExitRetryable) continue;
+    taken_up_ = before.ok() &&
+                (before->state() == PREPARING || before->state() == RUNNING);
     found_ = is_over ? Found::kWasOver : Found::kRuns;
     LogWarning(is_over
                    ? "the job of --job has run before and is not run again; to "

@@ -59,7 +59,8 @@ class SingleJob {
   bool running_ ABSL_GUARDED_BY(mu_) = true;
   int abandoned_with_ ABSL_GUARDED_BY(mu_) = -1;  // negative: it was not
   Found found_ = Found::kNothing;                 // thread_ alone
-  ThreadPool thread_;                             // last: it uses the rest
+  bool taken_up_ = false;  // a job that an earlier process submitted goes on
+  ThreadPool thread_;      // last: it uses the rest
 };
 
 }  // namespace syncline::scheduler

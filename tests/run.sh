@@ -64,8 +64,10 @@ stage_tsan() {
     cmake --build --preset tsan --target thread_tests -j "$JOBS" &&
     ctest --preset tsan -L sanitize-thread -j "$JOBS"
 }
+# Tests with real processes wait more than they compute: one more than there are
+# processors.
 stage_tests() {
-  ctest --preset release -j "$JOBS"
+  ctest --preset release -j "$((JOBS + 1))"
 }
 
 stages=("$@")

@@ -19,6 +19,7 @@
 #include "kernels/threads.h"
 #include "scheduler/hosted_scheduler.h"
 #include "server/service/ps_member.h"
+#include "worker/collectives/peer_rendezvous.h"
 #include "worker/device/cuda_gpus.h"
 #include "worker/device/gpu_monitor.h"
 #include "worker/device/worker_device.h"
@@ -73,7 +74,8 @@ void OnGpuLost(const DaemonOptions& options, const absl::Status& why,
 
 absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
     const DaemonOptions& options, const WorkerDevice& device,
-    uint64_t incarnation, Daemon* daemon, MemberLink* link, bool* starts_anew) {
+    uint64_t incarnation, PeersService* peers, Daemon* daemon, MemberLink* link,
+    bool* starts_anew) {
   worker::Worker::Options worker;
   worker.scheduler_address = daemon->scheduler_address();
   worker.data_root = {options.data_root, options.data_root_is_bound};
@@ -88,6 +90,8 @@ absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
   worker.incarnation = incarnation;
   worker.session_secret = [link] { return link->session_secret(); };
   worker.shared_memory = options.shared_memory;
+  worker.join_peers =
+      MakeJoinPeers(peers, options.listen, options.shared_memory);
   worker.metrics = daemon->metrics();
   return worker::Worker::Create(
       worker, [link](DaemonMessage m) { link->Send(std::move(m)); });
@@ -112,6 +116,8 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon,
   if (options.alone) {
     SYNCLINE_ASSIGN_OR_RETURN(ps, ps::PsMember::Create(options, daemon));
   }
+  PeersService peers;
+  daemon->builder()->RegisterService(&peers);
   SYNCLINE_ASSIGN_OR_RETURN(const std::string work_dir, daemon->WorkDir());
   daemon->AddReadiness([work_dir] {
     std::error_code error;
@@ -126,9 +132,9 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon,
           : daemon->Listen(scheduler::HostedScheduler::Services(),
                            scheduler->Pages()));
   const absl::Cleanup stop_serving = [daemon] { daemon->StopServing(); };
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const auto worker,
-      CreateWorker(options, device, incarnation, daemon, link, starts_anew));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto worker,
+                            CreateWorker(options, device, incarnation, &peers,
+                                         daemon, link, starts_anew));
   const absl::Cleanup leave = [daemon] { daemon->Leave(); };
   if (scheduler != nullptr) scheduler->Start();
   if (ps != nullptr) ps->Join({TaskKind::kPs, 0}, /*auto_index=*/false);

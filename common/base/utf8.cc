@@ -64,4 +64,9 @@ absl::string_view Utf8Prefix(absl::string_view text, size_t bytes_max) {
   return text.substr(0, kept);
 }
 
+std::string Utf8Shortened(absl::string_view text, size_t bytes_max) {
+  if (text.size() <= bytes_max) return std::string(text);
+  return absl::StrCat(Utf8Prefix(text, bytes_max), " ...");
+}
+
 }  // namespace syncline

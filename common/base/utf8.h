@@ -19,6 +19,8 @@ std::string Utf8Text(absl::string_view text);
 // The first `bytes_max` bytes of it at most, cut between two characters.
 // REQUIRES: IsUtf8(text).
 absl::string_view Utf8Prefix(absl::string_view text, size_t bytes_max);
+// The same, with " ..." after it where that is not all of `text`.
+std::string Utf8Shortened(absl::string_view text, size_t bytes_max);
 
 }  // namespace syncline
 

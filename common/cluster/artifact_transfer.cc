@@ -80,22 +80,22 @@ absl::Status Upload(Daemons::Stub* stub, const UploadBegin& begin,
 }  // namespace
 
 absl::Status FetchArtifact(const std::string& scheduler_address,
-                           const std::string& job_id, const std::string& name,
+                           const DownloadRequest& download,
                            const std::string& to_file, absl::Time deadline,
                            Cancellation* cancellation) {
-  const auto stub = Daemons::NewStub(MakeChannel(scheduler_address));
-  DownloadRequest request;
-  request.set_job_id(job_id);
-  request.set_name(name);
-  return Annotate(Fetch(stub.get(), request, to_file, deadline, cancellation),
-                  What("fetching", job_id, name, scheduler_address));
+  const auto stub = Daemons::NewStub(
+      MakeChannel(scheduler_address, ExpectedPeer::kScheduler));
+  return Annotate(
+      Fetch(stub.get(), download, to_file, deadline, cancellation),
+      What("fetching", download.job_id(), download.name(), scheduler_address));
 }
 
 absl::Status UploadArtifact(const std::string& scheduler_address,
                             const UploadBegin& upload,
                             const std::string& from_file, absl::Time deadline,
                             Cancellation* cancellation) {
-  const auto stub = Daemons::NewStub(MakeChannel(scheduler_address));
+  const auto stub = Daemons::NewStub(
+      MakeChannel(scheduler_address, ExpectedPeer::kScheduler));
   return Annotate(
       Upload(stub.get(), upload, from_file, deadline, cancellation),
       What("storing", upload.job_id(), upload.name(), scheduler_address));

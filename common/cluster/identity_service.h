@@ -16,14 +16,14 @@ class IdentityService final : public Identity::CallbackService {
  public:
   // Before the member `incarnation` of this process registers.
   void Add(uint64_t incarnation) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether a member of this process has it.
+  bool Knows(uint64_t incarnation) const ABSL_LOCKS_EXCLUDED(mu_);
 
   grpc::ServerUnaryReactor* Confirm(grpc::CallbackServerContext* call,
                                     const ConfirmRequest* request,
                                     ConfirmResponse* response) override;
 
  private:
-  bool Knows(uint64_t incarnation) const ABSL_LOCKS_EXCLUDED(mu_);
-
   mutable Mutex mu_;
   std::vector<uint64_t> incarnations_ ABSL_GUARDED_BY(mu_);
 };

@@ -112,13 +112,15 @@ class SchedulerSessionImpl final : public SchedulerSession,
   SchedulerSessionImpl(const Options& options, Callbacks callbacks)
       : callbacks_(std::move(callbacks)),
         scheduler_address_(options.scheduler_address),
-        channel_(MakeChannel(options.scheduler_address)),
+        channel_(
+            MakeChannel(options.scheduler_address, ExpectedPeer::kScheduler)),
         core_({.scheduler_address = options.scheduler_address,
                .self = options.self,
                .auto_index = options.auto_index,
                .connect_timeout = options.connect_timeout,
                .task_taken_timeout = options.task_taken_timeout,
                .orphan_timeout = options.orphan_timeout,
+               .one_job_orphan_timeout = options.one_job_orphan_timeout,
                .seed = EntropySeed()}),
         delivery_("session", 1),
         ticker_("session-tick", kTickPeriod, [this] { Tick(); }) {
@@ -211,6 +213,11 @@ class SchedulerSessionImpl final : public SchedulerSession,
       } else if (auto* loss = std::get_if<AnnounceLoss>(&action)) {
         LogLoss(*loss);
         Deliver(std::move(action));
+      } else if (auto* older = std::get_if<IgnoreOlder>(&action)) {
+        LogWarning("a scheduler answered that has been replaced; it is ignored")
+            .Field("scheduler", scheduler_address_)
+            .Field("its_epoch", older->epoch)
+            .Field("epoch", older->newest);
       } else {
         Deliver(std::move(action));
       }

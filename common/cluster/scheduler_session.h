@@ -25,7 +25,8 @@ class SchedulerSession {
     std::function<void(const SchedulerMessage&)> on_command;
     // After each successful registration.
     std::function<void(const Registered&)> on_registered;
-    // A session that was established is lost; the next on_registered ends that.
+    // A session that was established is lost, for 2 s by now; the next
+    // on_registered ends that.
     std::function<void(const absl::Status& why)> on_lost = nullptr;
     // Registration was refused for good (another process holds the task, wrong
     // version). Or, Unavailable: the scheduler was not found within
@@ -42,7 +43,9 @@ class SchedulerSession {
     absl::Duration connect_timeout = absl::Minutes(5);
     // AlreadyExists is retried this long: a predecessor's lease may still run.
     absl::Duration task_taken_timeout = absl::Seconds(8);
-    absl::Duration orphan_timeout = absl::Seconds(60);
+    // SessionCore's.
+    absl::Duration orphan_timeout = absl::Minutes(10);
+    absl::Duration one_job_orphan_timeout = absl::Seconds(60);
   };
   static std::unique_ptr<SchedulerSession> Start(Options options,
                                                  Callbacks callbacks);
@@ -62,8 +65,9 @@ class SchedulerSession {
 // any size, never held in memory. Blocking, until `deadline`; `cancellation`,
 // which may be null, ends it early. Errors: as the RPCs; Cancelled; DataLoss:
 // checksum mismatch; ResourceExhausted: local disk full.
+// `download` names job and artifact, and shows attempt and secret of the job.
 absl::Status FetchArtifact(const std::string& scheduler_address,
-                           const std::string& job_id, const std::string& name,
+                           const DownloadRequest& download,
                            const std::string& to_file, absl::Time deadline,
                            Cancellation* cancellation = nullptr);
 // `upload` names job and artifact, and says by incarnation and secret which

@@ -1,27 +1,47 @@
 #include "common/cluster/session_core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/backoff.h"
 #include "common/job/kept_results.h"
+#include "common/job/orphaned_job.h"
 
 namespace syncline {
 namespace {
 
-constexpr size_t kKeptMax = 64;
+// Ten minutes of a job that evaluates and saves often.
+constexpr size_t kKeptMax = 256;
+// Of deleted checkpoints that one report names; a scheduler knows fewer.
+constexpr int kDeletedMax = 256;
 constexpr Backoff kBackoff = {.initial = absl::Milliseconds(100),
                               .max = absl::Seconds(2)};
+// A session that is renewed, as TLS connections are when they are old, is back
+// sooner.
+constexpr absl::Duration kAnnounceAfter = absl::Seconds(2);
 // How soon a task that another process holds is asked for again.
 constexpr absl::Duration kTakenRetry = absl::Milliseconds(500);
 
-// True for events that the scheduler would miss: answers, evaluations, and of
-// reports the newest. Heartbeats and reports of a ps are made anew all the
-// time.
+// True for events that the scheduler would miss: answers, evaluations,
+// checkpoints, and of other reports the newest. Heartbeats and reports of a ps
+// are made anew all the time; a checkpoint that was refused is asked for again
+// by a scheduler that has not heard of it.
 bool IsKept(const DaemonMessage& event) {
+  if (event.has_report() && !event.report().checkpoint_error().empty()) {
+    return false;
+  }
   return event.has_done() || event.has_prepared() || event.has_report();
+}
+
+// True for a report that stays true and is not said again.
+bool IsForGood(const WorkerReport& report) {
+  return report.has_evaluation() || report.has_checkpoint() ||
+         report.has_regime();
 }
 
 // A report of progress or activity, which the next one of its kind replaces.
@@ -29,7 +49,7 @@ bool IsReplacedBy(const DaemonMessage& earlier, const DaemonMessage& event) {
   if (!earlier.has_report() || !event.has_report()) return false;
   const WorkerReport& a = earlier.report();
   const WorkerReport& b = event.report();
-  return !a.has_evaluation() && !b.has_evaluation() &&
+  return !IsForGood(a) && !IsForGood(b) &&
          a.has_progress() == b.has_progress() &&
          a.has_activity() == b.has_activity();
 }
@@ -42,10 +62,61 @@ bool IsEndedBy(const DaemonMessage& earlier, const DaemonMessage& event) {
          !absl::StartsWith(earlier.report().activity(), kNotStored);
 }
 
+bool IsCheckpoint(const DaemonMessage& event) {
+  return event.has_report() && event.report().has_checkpoint() &&
+         !event.report().has_regime();
+}
+
+bool IsEvaluation(const DaemonMessage& event) {
+  return event.has_report() && event.report().has_evaluation() &&
+         !event.report().has_checkpoint() && !event.report().has_regime();
+}
+
+// What a report of a checkpoint says of others is true without it.
+void HandOnDeletions(const WorkerReport& earlier, WorkerReport* later) {
+  auto deleted = earlier.deleted_checkpoints();
+  deleted.MergeFrom(later->deleted_checkpoints());
+  if (deleted.size() > kDeletedMax) {
+    deleted.DeleteSubrange(0, deleted.size() - kDeletedMax);
+  }
+  *later->mutable_deleted_checkpoints() = std::move(deleted);
+}
+
+// Drops what the scheduler misses least: one so old has mostly arrived.
+void DropOldest(std::deque<DaemonMessage>* said) {
+  const auto evaluations = absl::c_count_if(*said, IsEvaluation);
+  const auto checkpoints = absl::c_count_if(*said, IsCheckpoint);
+  // Many of one kind do not push out the other.
+  if (evaluations > 0 && evaluations >= checkpoints) {
+    said->erase(absl::c_find_if(*said, IsEvaluation));
+    return;
+  }
+  const auto oldest = absl::c_find_if(*said, IsCheckpoint);
+  if (checkpoints > 1) {
+    const auto next = std::find_if(oldest + 1, said->end(), IsCheckpoint);
+    HandOnDeletions(oldest->report(), next->mutable_report());
+    said->erase(oldest);
+    return;
+  }
+  // An answer, or a change of the regime, is not given up for a report.
+  const auto report = absl::c_find_if(*said, [](const DaemonMessage& event) {
+    return event.has_report() && !event.report().has_regime();
+  });
+  said->erase(report == said->end() ? said->begin() : report);
+}
+
 const std::string& JobOf(const DaemonMessage& event) {
   if (event.has_done()) return event.done().job_id();
   if (event.has_prepared()) return event.prepared().job_id();
   return event.report().job_id();
+}
+
+// "j-0042" -> 42; 0: it has another form.
+uint64_t NumberOf(absl::string_view job_id) {
+  uint64_t number = 0;
+  return absl::ConsumePrefix(&job_id, "j-") && absl::SimpleAtoi(job_id, &number)
+             ? number
+             : 0;
 }
 
 SchedulerMessage StopCommand(const std::string& job_id, std::string reason) {
@@ -64,6 +135,7 @@ SessionCore::SessionCore(Options options)
       random_(options_.seed) {}
 
 void SessionCore::SetRunningJob(std::string job_id) {
+  if (job_id != running_job_) held_.Clear();
   running_job_ = std::move(job_id);
   orphan_stopped_ = false;
   if (running_job_.empty()) return;
@@ -87,12 +159,28 @@ void SessionCore::Connect(absl::Time now, SessionActions* actions) {
   *reg->mutable_member()->mutable_task() = task_;
   reg->set_auto_index(any_index_);
   reg->set_job_id(running_job_);
+  if (!running_job_.empty() && held_.stage() != HeldJob::STAGE_UNSPECIFIED) {
+    *reg->mutable_held() = held_;
+  }
+  reg->set_scheduler_epoch(scheduler_epoch_);
+  reg->set_attempt(attempt_);
+  reg->set_job_number(job_number_);
   actions->push_back(OpenStream{});
   actions->push_back(WriteEvent{std::move(hello)});
 }
 
 void SessionCore::OnMessage(const SchedulerMessage& message, absl::Time now,
                             SessionActions* actions) {
+  // A scheduler that has been replaced, and does not know it.
+  if (message.scheduler_epoch() < scheduler_epoch_) {
+    if (state_ != State::kConnecting || answered_by_older_) return;
+    answered_by_older_ = true;
+    actions->push_back(
+        IgnoreOlder{message.scheduler_epoch(), scheduler_epoch_});
+    actions->push_back(CloseStream{});
+    return;
+  }
+  scheduler_epoch_ = message.scheduler_epoch();
   if (state_ == State::kConnecting && message.has_registered()) {
     OnRegistered(message.registered(), now, actions);
   } else if (state_ == State::kRegistered && !message.has_registered()) {
@@ -104,6 +192,11 @@ void SessionCore::OnMessage(const SchedulerMessage& message, absl::Time now,
       // state directory.
       if (job_id != running_job_) said_.clear();
       SetRunningJob(job_id);
+      NotePrepare(message.prepare().assignment());
+    }
+    if (message.has_run() && message.run().job_id() == running_job_ &&
+        held_.stage() == HeldJob::PREPARED) {
+      held_.set_stage(HeldJob::RUNS);
     }
     actions->push_back(DeliverCommand{message});
   }
@@ -118,6 +211,7 @@ void SessionCore::OnRegistered(const Registered& registered, absl::Time now,
   failed_attempts_ = 0;
   taken_since_ = absl::InfiniteFuture();
   lost_since_ = absl::InfiniteFuture();
+  announce_at_ = absl::InfiniteFuture();
   orphan_stopped_ = false;
   ends_with_scheduler_ = registered.ends_with_scheduler();
   if (registered.heartbeat_seconds() > 0) {
@@ -136,13 +230,21 @@ void SessionCore::OnStreamEnded(const absl::Status& why, absl::Time now,
   const bool was_registered = state_ == State::kRegistered;
   const bool unanswered =
       state_ == State::kConnecting && answer_by_ == absl::InfiniteFuture();
-  last_error_ = unanswered
-                    ? absl::DeadlineExceededError("Register was not answered")
-                    : why;
+  if (std::exchange(answered_by_older_, false)) {
+    last_error_ = absl::FailedPreconditionError(
+        absl::StrCat("a scheduler answered that has been replaced by the one "
+                     "with epoch ",
+                     scheduler_epoch_));
+  } else if (unanswered) {
+    last_error_ = absl::DeadlineExceededError("Register was not answered");
+  } else {
+    last_error_ = why;
+  }
   if (was_registered) {
     lost_since_ = now;
+    lost_why_ = why;
     // The end of the whole cluster is not the loss of a member.
-    if (!told_to_end_) Announce(why, actions);
+    if (!told_to_end_) announce_at_ = now + kAnnounceAfter;
   }
   if (!was_registered && RefusedForGood(why, now)) return Reject(why, actions);
   if (HasGivenUp(now)) {
@@ -214,30 +316,60 @@ void SessionCore::OnTick(absl::Time now, SessionActions* actions) {
     case State::kClosed:
       break;
   }
+  if (now >= announce_at_ && state_ != State::kRegistered &&
+      state_ != State::kClosed) {
+    Announce(actions);
+  }
   if (!orphan_stopped_ && state_ != State::kRegistered &&
-      state_ != State::kClosed &&
-      now - lost_since_ >= options_.orphan_timeout) {
+      state_ != State::kClosed && now - lost_since_ >= OrphanTimeout()) {
     OnOrphanTimeout(actions);
   }
 }
 
-void SessionCore::Announce(const absl::Status& why,
-                           SessionActions* actions) const {
+void SessionCore::Announce(SessionActions* actions) {
+  announce_at_ = absl::InfiniteFuture();
   std::string then =
       ends_with_scheduler_
           ? "this process ends, because the cluster is there for one job"
       : running_job_.empty() ? "nothing: this process goes on looking for it"
-                             : "the job is stopped here, and this process "
-                               "goes on looking for the scheduler";
-  actions->push_back(AnnounceLoss{running_job_, options_.orphan_timeout,
-                                  std::move(then), why});
+                             : "the job goes on until then; then it is "
+                               "stopped here, and this process goes on looking "
+                               "for the scheduler";
+  actions->push_back(
+      AnnounceLoss{running_job_, OrphanTimeout(), std::move(then), lost_why_});
+}
+
+void SessionCore::NotePrepare(const JobAssignment& assignment) {
+  attempt_ = std::max(attempt_, assignment.attempt());
+  job_number_ = std::max(job_number_, NumberOf(assignment.job_id()));
+  if (held_.attempt() == assignment.attempt() &&
+      held_.stage() != HeldJob::STAGE_UNSPECIFIED) {
+    return;  // repeated
+  }
+  held_.Clear();
+  held_.set_attempt(assignment.attempt());
+  held_.set_stage(HeldJob::LOADING);
+  held_.set_clock(assignment.start_clock());
+}
+
+void SessionCore::NoteEvent(const DaemonMessage& event) {
+  if (held_.stage() == HeldJob::STAGE_UNSPECIFIED) return;
+  if (event.has_prepared() && event.prepared().job_id() == running_job_) {
+    // A ps that is prepared serves.
+    held_.set_stage(task_.type() == PS ? HeldJob::RUNS : HeldJob::PREPARED);
+    *held_.mutable_prepared() = event.prepared();
+  } else if (event.has_done() && event.done().job_id() == running_job_) {
+    held_.set_stage(HeldJob::DONE);
+    *held_.mutable_done() = event.done();
+  } else if (event.has_report() && event.report().has_progress() &&
+             event.report().job_id() == running_job_) {
+    held_.set_clock(std::max(held_.clock(), event.report().progress().clock()));
+  }
 }
 
 absl::Status SessionCore::OutOfReach() const {
   return absl::UnavailableError(
-      absl::StrCat("scheduler at ", options_.scheduler_address,
-                   " has been out of reach for ",
-                   absl::FormatDuration(options_.orphan_timeout)));
+      OrphanedText(options_.scheduler_address, OrphanTimeout()));
 }
 
 void SessionCore::OnOrphanTimeout(SessionActions* actions) {
@@ -251,6 +383,7 @@ void SessionCore::OnOrphanTimeout(SessionActions* actions) {
 
 void SessionCore::Send(DaemonMessage event, SessionActions* actions) {
   if (state_ == State::kClosed) return;
+  NoteEvent(event);
   if (IsKept(event)) Remember(event);
   if (state_ == State::kRegistered) {
     actions->push_back(WriteEvent{std::move(event)});
@@ -261,14 +394,8 @@ void SessionCore::Remember(const DaemonMessage& event) {
   std::erase_if(said_, [&](const DaemonMessage& earlier) {
     return IsReplacedBy(earlier, event) || IsEndedBy(earlier, event);
   });
-  if (said_.size() == kKeptMax) {
-    // An evaluation so long ago has arrived; an answer is not given up for it.
-    const auto report = absl::c_find_if(
-        said_,
-        [](const DaemonMessage& earlier) { return earlier.has_report(); });
-    said_.erase(report == said_.end() ? said_.begin() : report);
-  }
   said_.push_back(event);
+  if (said_.size() > kKeptMax) DropOldest(&said_);
 }
 
 }  // namespace syncline

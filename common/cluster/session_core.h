@@ -30,16 +30,23 @@ struct DeliverRegistered {
 struct DeliverRejected {
   absl::Status status;
 };
-// An established session is lost. The shell logs it at once.
+// An established session is lost, and has not come back within moments, as it
+// does where a connection is only renewed. The shell logs it.
 struct AnnounceLoss {
   std::string job_id;  // orphaned; empty: none
   absl::Duration wait;
   std::string then;  // what happens if the scheduler is not back by then
   absl::Status why;
 };
+// A scheduler has answered that a newer one has replaced; it is ignored. The
+// shell logs it.
+struct IgnoreOlder {
+  uint64_t epoch = 0;
+  uint64_t newest = 0;
+};
 using SessionAction =
     std::variant<OpenStream, CloseStream, WriteEvent, DeliverCommand,
-                 DeliverRegistered, DeliverRejected, AnnounceLoss>;
+                 DeliverRegistered, DeliverRejected, AnnounceLoss, IgnoreOlder>;
 using SessionActions = std::vector<SessionAction>;
 
 // Decides for a daemon's session with the scheduler: when to connect, what to
@@ -53,7 +60,11 @@ class SessionCore {
     bool auto_index = false;
     absl::Duration connect_timeout = absl::Minutes(5);
     absl::Duration task_taken_timeout = absl::Seconds(8);
-    absl::Duration orphan_timeout = absl::Seconds(60);
+    // How long a scheduler that is out of reach is waited for; the job goes on
+    // meanwhile.
+    absl::Duration orphan_timeout = absl::Minutes(10);
+    // The same where the cluster ends with its scheduler.
+    absl::Duration one_job_orphan_timeout = absl::Seconds(60);
     // A stream on which Register was not answered by then is given up.
     absl::Duration answer_timeout = absl::Seconds(10);
     uint64_t seed = 1;  // of the backoff's jitter
@@ -70,8 +81,8 @@ class SessionCore {
   // At least a few times per second.
   void OnTick(absl::Time now, SessionActions* actions);
   void Send(DaemonMessage event, SessionActions* actions);
-  // Named when registering again, until it is another one: also after it was
-  // stopped as an orphan, for stopping takes its time.
+  // Named when registering again, with how far it is, until it is another one:
+  // also after it was stopped as an orphan, for stopping takes its time.
   void SetRunningJob(std::string job_id);
 
   bool registered() const { return state_ == State::kRegistered; }
@@ -87,7 +98,15 @@ class SessionCore {
   // Handles a refused registration; false if the refusal may pass.
   bool RefusedForGood(const absl::Status& why, absl::Time now);
   bool HasGivenUp(absl::Time now) const;
-  void Announce(const absl::Status& why, SessionActions* actions) const;
+  void Announce(SessionActions* actions);
+  // Notes what `message`, which this process was sent or sends, says of its
+  // job.
+  void NotePrepare(const JobAssignment& assignment);
+  void NoteEvent(const DaemonMessage& event);
+  absl::Duration OrphanTimeout() const {
+    return ends_with_scheduler_ ? options_.one_job_orphan_timeout
+                                : options_.orphan_timeout;
+  }
   void Remember(const DaemonMessage& event);
   void OnOrphanTimeout(SessionActions* actions);
   absl::Status OutOfReach() const;
@@ -100,6 +119,12 @@ class SessionCore {
   Random random_;
   int failed_attempts_ = 0;
   std::string running_job_;
+  HeldJob held_;  // how far this process is in it
+  // Register's fields of the same names: the largest seen.
+  uint64_t scheduler_epoch_ = 0;
+  uint32_t attempt_ = 0;
+  uint64_t job_number_ = 0;
+  bool answered_by_older_ = false;  // Register was, by a smaller epoch
   bool ends_with_scheduler_ = false;
   bool told_to_end_ = false;  // by Shutdown
   // The job was stopped as the orphan timeout asks for.
@@ -116,6 +141,8 @@ class SessionCore {
   absl::Time heartbeat_at_ = absl::InfiniteFuture();
   absl::Time taken_since_ = absl::InfiniteFuture();
   absl::Time lost_since_ = absl::InfiniteFuture();
+  absl::Time announce_at_ = absl::InfiniteFuture();
+  absl::Status lost_why_;
   absl::Duration heartbeat_ = absl::Seconds(1);
 };
 

@@ -1,6 +1,7 @@
 #include "common/cuts/cut_coordinator.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -187,17 +188,27 @@ void CutCoordinator::Announce(Cut* cut, absl::Time now, CutActions* out) {
 
 void CutCoordinator::Arrange(const CutRequest& request,
                              std::vector<int64_t>* clocks) const {
+  const bool goes_behind = !last_clocks_.empty() && !GoesBeforeLast(*clocks);
   for (size_t rank = 0; rank < clocks->size(); ++rank) {
     int64_t& clock = (*clocks)[rank];
-    if (!last_clocks_.empty()) clock = std::max(clock, last_clocks_[rank]);
+    if (goes_behind) clock = std::max(clock, last_clocks_[rank]);
     clock = std::min(RoundUp(clock, request.period), kCutClockMax);
   }
-  if (!options_.spread.has_value()) return;
+  const std::optional<int64_t> spread =
+      request.equal_clocks ? 0 : options_.spread;
+  if (!spread.has_value()) return;
   const int64_t least =
-      *std::max_element(clocks->begin(), clocks->end()) - *options_.spread;
+      *std::max_element(clocks->begin(), clocks->end()) - *spread;
   for (int64_t& clock : *clocks) {
     clock = RoundUp(std::max(clock, least), request.period);
   }
+}
+
+bool CutCoordinator::GoesBeforeLast(const std::vector<int64_t>& clocks) const {
+  for (size_t rank = 0; rank < clocks.size(); ++rank) {
+    if (clocks[rank] > last_clocks_[rank]) return false;
+  }
+  return true;
 }
 
 uint64_t CutCoordinator::NextId(const Cut& cut) const {

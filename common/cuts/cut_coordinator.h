@@ -26,6 +26,8 @@ struct CutRequest {
   // Clocks are raised to multiples of this: the clocks of an epoch, for a cut
   // at some epoch's end.
   int64_t period = 1;
+  // The clocks are raised together: the cut is at one clock of all workers.
+  bool equal_clocks = false;
   // Of the first try, where another member must know it without asking; used if
   // it is above the ids so far. 0: made of the clocks.
   uint64_t id = 0;
@@ -82,7 +84,7 @@ using CutActions = std::vector<CutAction>;
 // `resend_after`. Thread-compatible.
 class CutCoordinator {
  public:
-  static constexpr size_t kCutsMax = 2;  // fewer than CutSchedule's
+  static constexpr size_t kCutsMax = 3;  // fewer than CutSchedule's
   static constexpr size_t kRequestsMax = 16;
 
   struct Options {
@@ -123,6 +125,8 @@ class CutCoordinator {
   // Sends again, goes on after a wait, and ends what is overdue.
   void OnTick(absl::Time now, CutActions* out);
 
+  // Cuts that are announced from now on may be so far apart: Options.spread.
+  void UseSpread(std::optional<int64_t> spread) { options_.spread = spread; }
   // The job's shards are others from now on, which know of the cuts what those
   // before them knew. Sends again what was under way, and says again of each
   // cut what its owner has been told: the shell may have lost it.
@@ -168,8 +172,12 @@ class CutCoordinator {
   // Announces the next cut if it may be.
   void Advance(absl::Time now, CutActions* out);
   void Announce(Cut* cut, absl::Time now, CutActions* out);
-  // Behind the last agreed cut, in the period, within the spread.
+  // Before the last agreed cut or behind it, in the period, within the spread.
   void Arrange(const CutRequest& request, std::vector<int64_t>* clocks) const;
+  // None of these clocks is behind the last agreed cut. An epoch's end is
+  // announced when the epoch begins, and a checkpoint before it later. Where
+  // the last one is passed already, the shards say so.
+  bool GoesBeforeLast(const std::vector<int64_t>& clocks) const;
   uint64_t NextId(const Cut& cut) const;
   void NoteRefusal(Cut* cut, uint32_t shard, const CutAnswer& answer);
   // Sends EndCut to each shard.
@@ -195,7 +203,7 @@ class CutCoordinator {
     return cut.state == State::kAgreed || cut.state == State::kEnding;
   }
 
-  Options options_;      // const, but for its shards
+  Options options_;      // const, but for its shards and spread
   std::list<Cut> cuts_;  // in the order of the requests
   uint64_t last_id_ = 0;
   std::vector<int64_t> last_clocks_;  // of the last agreed cut

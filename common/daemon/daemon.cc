@@ -1,6 +1,7 @@
 #include "common/daemon/daemon.h"
 
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,17 +14,25 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/deadline.h"
 #include "common/base/exit_codes.h"
+#include "common/base/fault_points.h"
 #include "common/base/host_port.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/daemon/process_metrics.h"
+#include "common/rpc/transport_security.h"
+#include "common/rpc/user_calls.h"
 #include "common/system/file.h"
+#include "common/system/job_logs.h"
 #include "common/system/log.h"
 #include "common/system/malloc_policy.h"
 #include "common/system/process_limits.h"
@@ -39,13 +48,22 @@ constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
 constexpr int kMallocArenas = 4;
 // A connection for each member and each client, and files beside them.
 constexpr uint64_t kOpenFilesLow = 4096;
+// Looked for, and said, this often.
+constexpr absl::Duration kCertificateWatch = absl::Seconds(10);
+constexpr absl::Duration kCertificateToldEach = absl::Hours(1);
+constexpr absl::Duration kCertificateEndsSoon = absl::Hours(14 * 24);
 constexpr char kWorkPrefix[] = "syncline-work-";
+constexpr char kLogsFolder[] = "syncline-logs";
 
 // Drops gRPC's log. A failure while a process starts is reported once, in our
 // words.
 void DropGrpcLog(gpr_log_func_args*) {}
 
+// Roles are checked instead of host names, so no certificate has any.
+constexpr absl::string_view kNoHostName = "No match found for server name";
+
 void GrpcLog(gpr_log_func_args* args) {
+  if (absl::StartsWith(args->message, kNoHostName)) return;
   LogWarning("gRPC").Field("text", args->message);
 }
 
@@ -109,17 +127,21 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(
   }
   SYNCLINE_RETURN_IF_ERROR(daemon->OpenLog());
   daemon->LogStart();
+  SYNCLINE_RETURN_IF_ERROR(daemon->SecureTransport());
   return daemon;
 }
 
-Daemon::Daemon(const DaemonOptions& options) : options_(options) {
+Daemon::Daemon(const DaemonOptions& options)
+    : options_(options),
+      process_metrics_(metrics_.AddCollector(&CollectProcessMetrics)) {
   metrics_
-      .AddGauge("syncline_build_info", "1; the version is in the label.",
+      .AddGauge("syncline_build_info",
                 {{"version", kVersion}, {"program", options.program}})
       .Set(1);
 }
 
 Daemon::~Daemon() {
+  certificate_watch_.reset();
   Leave();
   StopServing();
   watchdog_.reset();
@@ -178,6 +200,82 @@ void Daemon::LogStart() const {
   }
 }
 
+absl::Status Daemon::SecureTransport() {
+  if (options_.hosts_scheduler && !options_.token_file.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(auto tokens,
+                              UserTokens::Open(options_.token_file));
+    SetProcessTokens(std::move(tokens));
+    LogInfo("people need tokens").Field("file", options_.token_file);
+  }
+  if (options_.hosts_scheduler && !options_.oidc_keys.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        auto tokens,
+        OidcTokens::Open({.issuer = options_.oidc_issuer,
+                          .audience = options_.oidc_audience,
+                          .keys_file = options_.oidc_keys,
+                          .role_claim = options_.oidc_role_claim,
+                          .tenant_claim = options_.oidc_tenant_claim}));
+    SetProcessOidc(std::move(tokens));
+    LogInfo("people need tokens of an issuer")
+        .Field("issuer", options_.oidc_issuer)
+        .Field("keys", options_.oidc_keys);
+  }
+  const TlsFiles files = {options_.tls_certificate, options_.tls_key,
+                          options_.tls_authority, options_.tls_revoked};
+  if (files.empty()) {
+    if (options_.insecure) {
+      LogWarning("no TLS: everyone who reaches the port may do everything")
+          .Field("listen", options_.listen);
+    }
+    return absl::OkStatus();
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto security,
+      TransportSecurity::Load(files, options_.tls_connection_age_max,
+                              absl::Now()));
+  // Members would refuse to register with it, one by one.
+  if (options_.hosts_scheduler) {
+    SYNCLINE_RETURN_IF_ERROR(Annotate(
+        CheckServer(ExpectedPeer::kScheduler, security->identities()),
+        absl::StrCat(files.certificate, ": this process hosts the scheduler")));
+  }
+  LogInfo("TLS")
+      .Field("cluster", security->cluster())
+      .Field("identities", Describe(security->identities()))
+      .Field("certificate", files.certificate)
+      .Field("connection_age_max",
+             absl::FormatDuration(security->connection_age_max()));
+  SetProcessSecurity(security);
+  ReadCertificateExpiry();
+  certificate_watch_ =
+      std::make_unique<PeriodicTask>("certificate-watch", kCertificateWatch,
+                                     [this] { ReadCertificateExpiry(); });
+  return absl::OkStatus();
+}
+
+void Daemon::ReadCertificateExpiry() {
+  const auto expiry = CertificateExpiry(
+      {options_.tls_certificate, options_.tls_key, options_.tls_authority});
+  const absl::Time now = MonotonicNow();
+  const bool is_told = now < certificate_told_ + kCertificateToldEach;
+  if (!expiry.ok()) {
+    if (is_told) return;
+    certificate_told_ = now;
+    LogError("the certificate cannot be read").Status(expiry.status());
+    return;
+  }
+  metrics_.AddGauge("syncline_tls_certificate_expiry_seconds")
+      .Set(absl::ToDoubleSeconds(*expiry - absl::UnixEpoch()));
+  const absl::Duration left = *expiry - absl::Now();
+  if (left < kCertificateEndsSoon && !is_told) {
+    certificate_told_ = now;
+    LogWarning("the certificate ends soon")
+        .Field("certificate", options_.tls_certificate)
+        .Field("ends", absl::FormatTime(*expiry, absl::UTCTimeZone()))
+        .Field("hours_left", absl::ToInt64Hours(left));
+  }
+}
+
 std::string Daemon::WorkRoot() const {
   if (!options_.work_dir.empty()) return options_.work_dir;
   std::error_code error;
@@ -213,6 +311,7 @@ absl::Status Daemon::Listen(std::vector<std::string> services,
   services_ = std::move(services);
   grpc::EnableDefaultHealthCheckService(true);
   builder_.RegisterService(&identity_);
+  builder_.RegisterService(&member_logs_);
   builder_.RegisterCallbackGenericService(&unknown_calls_);
   SYNCLINE_ASSIGN_OR_RETURN(listening_,
                             StartServer(&builder_, options_.listen));
@@ -278,13 +377,24 @@ void Daemon::UpdateHealth() {
   }
 }
 
+std::string Daemon::http_address() const {
+  if (http_ == nullptr) return "";
+  auto bound = ParseHostPort(http_->address());
+  const auto advertised = ParseHostPort(address_);
+  if (!bound.ok() || !advertised.ok() || !bound->IsAnyInterface()) {
+    return http_->address();
+  }
+  bound->host = advertised->host;
+  return bound->ToString();
+}
+
 Member Daemon::MakeMember(const TaskId& task, uint64_t incarnation) const {
   Member member;
   member.mutable_task()->set_type(static_cast<TaskType>(task.kind));
   member.mutable_task()->set_index(task.index);
   member.set_address(address_);
   member.set_incarnation(incarnation);
-  if (http_ != nullptr) member.set_http_address(http_->address());
+  member.set_http_address(http_address());
   member.set_version(kVersion);
   member.set_hostname(HostName());
   member.set_pid(getpid());
@@ -294,15 +404,43 @@ Member Daemon::MakeMember(const TaskId& task, uint64_t incarnation) const {
   return member;
 }
 
+void Daemon::KeepLogs(const std::string& task_name) const {
+  if (logs_root_.empty()) return;
+  const std::string folder =
+      absl::StrCat(logs_root_, "/", kLogsFolder, "/",
+                   absl::StrReplaceAll(task_name, {{":", "-"}}));
+  const std::shared_ptr<JobLogs> kept = KeptJobLogs();
+  if (kept != nullptr && kept->folder() == folder) return;
+  auto logs = JobLogs::Open(folder);
+  if (!logs.ok()) {
+    LogWarning("logs of jobs are not kept").Status(logs.status());
+    return;
+  }
+  KeepJobLogs(*std::move(logs));
+}
+
 void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
                   uint64_t incarnation,
                   std::function<void(const SchedulerMessage&)> on_command) {
   identity_.Add(incarnation);
+  if (logs_root_.empty()) {
+    // Without --work-dir nothing says which process is the next one of a task:
+    // the logs end with this one.
+    const auto root = options_.work_dir.empty()
+                          ? WorkDir()
+                          : absl::StatusOr<std::string>(options_.work_dir);
+    if (root.ok()) {
+      logs_root_ = *root;
+    } else {
+      LogWarning("logs of jobs are not kept").Status(root.status());
+    }
+  }
   SchedulerSession::Options session;
   session.scheduler_address = scheduler_address_;
   session.self = MakeMember(task, incarnation);
   session.auto_index = auto_index;
   session.orphan_timeout = options_.orphan_timeout;
+  session.one_job_orphan_timeout = options_.one_job_orphan_timeout;
   const bool first = link == members_.front().get();
   MemberLink::Callbacks callbacks;
   callbacks.on_command = std::move(on_command);
@@ -311,7 +449,10 @@ void Daemon::Join(MemberLink* link, const TaskId& task, bool auto_index,
     const std::string name =
         TaskName({static_cast<TaskKind>(registered.task().type()),
                   registered.task().index()});
-    if (first) SetLogMember(name, incarnation);
+    if (first) {
+      SetLogMember(name, incarnation);
+      KeepLogs(name);
+    }
     LogInfo("registered")
         .Field("task", name)
         .Field("scheduler", scheduler_address_);
@@ -372,6 +513,7 @@ void Daemon::Leave() {
 
 void Daemon::StopServing() {
   http_.reset();
+  member_logs_.Stop();  // else readers would hold up the end
   if (listening_.server == nullptr) return;
   listening_.server->Shutdown(ToGrpcTime(
       std::max(drain_deadline_, MonotonicNow() + absl::Milliseconds(100))));
@@ -388,6 +530,8 @@ int DaemonMain(
   // The packaged library looks for deadlocks at each lock, gRPC's included: 2
   // to 3% of a small step. Ours are ordered by annotations that clang checks.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // Results, checkpoints, logs and records are this user's alone.
+  umask(S_IRWXG | S_IRWXO);
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of a write
   const char* tf_config = std::getenv("TF_CONFIG");
   const DaemonCommandLine line =
@@ -406,6 +550,7 @@ int DaemonMain(
     std::fputs(Describe(line.options).c_str(), stdout);
     return valid.ok() ? 0 : kExitFailed;
   }
+  ArmFaults(line.options.faults);
   const auto daemon = Daemon::Create(line.options);
   if (!daemon.ok()) {
     PrintLines(program, daemon.status().message());

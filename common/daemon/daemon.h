@@ -17,6 +17,7 @@
 #include "common/base/mutex.h"
 #include "common/cluster/identity_service.h"
 #include "common/cluster/member_link.h"
+#include "common/cluster/member_logs_service.h"
 #include "common/daemon/daemon_options.h"
 #include "common/daemon/exit_request.h"
 #include "common/daemon/http_server.h"
@@ -75,6 +76,9 @@ class Daemon {
                       HttpServer::Pages pages = {});
   // As others reach it; after Listen.
   const std::string& address() const { return address_; }
+  // Of the HTTP server, as others reach it: where it listens everywhere, at the
+  // host of address(). Empty: there is none.
+  std::string http_address() const;
   // Where to find the scheduler; over loopback if it is this process.
   const std::string& scheduler_address() const { return scheduler_address_; }
 
@@ -118,23 +122,33 @@ class Daemon {
   absl::Status Joined() const;
   // Joined(), and what AddReadiness asks.
   absl::Status Ready() const;
+  // Sets the process's TLS, if its options ask for it.
+  absl::Status SecureTransport();
+  // Looks when the certificate ends.
+  void ReadCertificateExpiry();
   // Tells gRPC's health service whether this process has Joined().
   void UpdateHealth() ABSL_LOCKS_EXCLUDED(health_mu_);
   Member MakeMember(const TaskId& task, uint64_t incarnation) const;
+  // Keeps what is logged for jobs, from here on, where later processes of this
+  // task find it.
+  void KeepLogs(const std::string& task_name) const;
 
   const DaemonOptions options_;
   ExitRequest exit_request_;  // before any thread
   MetricsRegistry metrics_;
+  const std::unique_ptr<MetricsRegistry::Collecting> process_metrics_;
   grpc::ServerBuilder builder_;
   // gRPC starts no server without a service of the caller's, and a worker has
   // none. This one refuses every call that no other service takes.
   grpc::CallbackGenericService unknown_calls_;
   IdentityService identity_;
+  MemberLogsService member_logs_{&identity_};
   ListeningServer listening_;
   std::optional<GrpcTimerWaker> timers_;  // while there is a server
   std::string address_;
   std::string scheduler_address_;
   std::unique_ptr<LockedFolder> work_folder_;
+  std::string logs_root_;  // const after the first Join; empty: not kept
   std::optional<Gpu> gpu_;
   std::vector<std::string> services_;
   std::vector<std::unique_ptr<MemberLink>> members_;      // const after Listen
@@ -142,6 +156,10 @@ class Daemon {
   std::atomic<bool> draining_ = false;
   Mutex health_mu_;  // guards the statuses of the health service
   std::unique_ptr<HttpServer> http_;
+  // When the log was last told of a certificate that ends soon; for
+  // certificate_watch_.
+  absl::Time certificate_told_ = absl::InfinitePast();
+  std::unique_ptr<PeriodicTask> certificate_watch_;  // with TLS
   absl::Time drain_deadline_ = absl::InfinitePast();
   std::string exit_text_;
   std::unique_ptr<PeriodicTask> watchdog_;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/fault_points.h"
 #include "common/base/host_port.h"
 #include "common/base/version.h"
 #include "common/daemon/number_flag.h"
@@ -34,11 +35,26 @@ struct Flags {
   std::string task;
   std::string http = "127.0.0.1:0";
   std::string port_file;
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_ca;
+  std::string tls_revoked;
+  double tls_connection_age_seconds = 600;
+  bool insecure = false;
+  std::string token_file;
+  std::string oidc_issuer;
+  std::string oidc_audience;
+  std::string oidc_jwks;
+  std::string oidc_role_claim = "syncline_role";
+  std::string oidc_tenant_claim = "syncline_tenant";
+  std::string quota_file;
+  std::string tenant_checkpoints;
   std::string log_dir;
   std::string log_level = "info";
   int exit_with_parent = 0;
-  double orphan_seconds = 60;
+  std::optional<double> orphan_seconds;
   bool validate_only = false;
+  std::vector<std::string> faults;
   std::string data_root;
   bool data_outside_root = false;
   std::string work_dir;
@@ -49,6 +65,7 @@ struct Flags {
   uint64_t table_memory_bytes = 0;
   std::optional<uint64_t> table_disk_bytes;
   std::string spill_dir = "/var/tmp";
+  std::string checkpoint_dir;
   std::string shared_memory = "on";
   uint64_t shared_memory_bytes = 16ull << 30;
   std::string state_dir = "syncline-state";
@@ -70,10 +87,11 @@ const KindText& TextOf(DaemonKind kind) {
       "Holds a part of a job's parameters and applies gradients to it.",
       R"(Examples:
   # Join a cluster; the scheduler picks the index.
-  syncline-ps --scheduler=10.0.0.1:7070 --listen=0.0.0.0:7071
+  syncline-ps --scheduler=10.0.0.1:7070 --listen=0.0.0.0:7071 \
+    --tls-cert=ps.crt --tls-key=ps.key --tls-ca=ca.crt
   # As Kubeflow starts it: TF_CONFIG says who it is and where the others are.
   TF_CONFIG='{"cluster": ..., "task": {"type": "ps", "index": 0}}' \
-    syncline-ps --listen=0.0.0.0:2222
+    syncline-ps --listen=0.0.0.0:2222 --insecure
   # Is this configuration right?
   syncline-ps --validate-only)"};
   static constexpr KindText kWorker = {
@@ -83,14 +101,15 @@ const KindText& TextOf(DaemonKind kind) {
   # Everything in one process: scheduler, ps and worker; train one job.
   syncline-worker --job=job.textproto
   # Join a cluster; the scheduler picks the index.
-  syncline-worker --scheduler=10.0.0.1:7070 --listen=0.0.0.0:7072
+  syncline-worker --scheduler=10.0.0.1:7070 --listen=0.0.0.0:7072 \
+    --tls-cert=worker.crt --tls-key=worker.key --tls-ca=ca.crt
   # The same as the cluster's evaluator.
   syncline-worker --task=evaluator --scheduler=10.0.0.1:7070 \
-    --listen=0.0.0.0:7073
+    --listen=0.0.0.0:7073 --insecure
   # As Kubeflow starts it. The chief (else worker 0) hosts the scheduler, runs
   # the job, and all end with the job's exit code.
   TF_CONFIG='{"cluster": ..., "task": {"type": "chief", "index": 0}}' \
-    syncline-worker --listen=0.0.0.0:2222 --job=job.textproto
+    syncline-worker --listen=0.0.0.0:2222 --insecure --job=job.textproto
 Exit codes: 0 done; 1 failed for good; 2 bad flags or TF_CONFIG; 128 and more
 are worth a retry (138: a process was lost; 143, 130: stopped during a job).)"};
   static constexpr KindText kScheduler = {
@@ -100,9 +119,10 @@ are worth a retry (138: a process was lost; 143, 130: stopped during a job).)"};
   # On this machine only.
   syncline-scheduler --listen=127.0.0.1:7070 --state-dir=state
   # For a cluster; synctl, ps and workers are given --scheduler=THIS:7070.
-  syncline-scheduler --listen=0.0.0.0:7070 --advertise=sched.example:7070
+  syncline-scheduler --listen=0.0.0.0:7070 --advertise=sched.example:7070 \
+    --tls-cert=scheduler.crt --tls-key=scheduler.key --tls-ca=ca.crt
   # Run one job, end every daemon with its exit code, then exit with it.
-  syncline-scheduler --listen=0.0.0.0:7070 --job=job.textproto)"};
+  syncline-scheduler --listen=0.0.0.0:7070 --insecure --job=job.textproto)"};
   switch (kind) {
     case DaemonKind::kPs:
       return kPs;
@@ -114,12 +134,36 @@ are worth a retry (138: a process was lost; 143, 130: stopped during a job).)"};
   return kScheduler;
 }
 
+void AddTlsFlags(CLI::App* app, Flags* flags) {
+  app->add_option("--tls-cert", flags->tls_cert,
+                  "PEM file of this process's certificate. With it all gRPC "
+                  "connections are mutual TLS; `synctl certs` makes "
+                  "certificates. The HTTP server stays plain");
+  app->add_option("--tls-key", flags->tls_key, "PEM file of its private key");
+  app->add_option(
+      "--tls-ca", flags->tls_ca,
+      "PEM file of the authorities whose certificates are believed");
+  app->add_option("--tls-revoked", flags->tls_revoked,
+                  "File of certificates that count no more, a SHA-256 a line "
+                  "(`synctl certs show`); read again when it changes");
+  app->add_option("--tls-connection-age-seconds",
+                  flags->tls_connection_age_seconds,
+                  "A connection is closed after this time and made anew, with "
+                  "the certificates of then")
+      ->check(CLI::Range(1.0, 86400.0))
+      ->check(RefuseNaN)
+      ->capture_default_str();
+  app->add_flag("--insecure", flags->insecure,
+                "Listen beyond loopback without TLS: everyone who reaches the "
+                "port may do everything");
+}
+
 void AddCommonFlags(CLI::App* app, Flags* flags) {
   app->add_option("--listen", flags->listen,
                   "Where to listen, host:port; port 0 is any free one. "
                   "Default: 127.0.0.1, with the port of its own entry in "
-                  "TF_CONFIG or any. 0.0.0.0 lets other machines in: there is "
-                  "no authentication yet");
+                  "TF_CONFIG or any. 0.0.0.0 lets other machines in, and "
+                  "needs --tls-cert or --insecure");
   app->add_option("--advertise", flags->advertise,
                   "Address told to others, host:port. Default: its own entry "
                   "in TF_CONFIG, else where it listens");
@@ -128,6 +172,7 @@ void AddCommonFlags(CLI::App* app, Flags* flags) {
       ->capture_default_str();
   app->add_option("--port-file", flags->port_file,
                   "Write the gRPC address into this file once it listens");
+  AddTlsFlags(app, flags);
   app->add_option("--log-dir", flags->log_dir,
                   "Log into files of this folder. Default: standard error");
   app->add_option("--log-level", flags->log_level, "info, warning or error")
@@ -140,6 +185,8 @@ void AddCommonFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--validate-only", flags->validate_only,
                 "Check flags, TF_CONFIG and --job, print what follows from "
                 "them, and exit");
+  // For tests, so not in --help: no group, no line there.
+  app->add_option("--fault", flags->faults)->group("");
 }
 
 void AddMemberFlags(CLI::App* app, Flags* flags) {
@@ -150,17 +197,23 @@ void AddMemberFlags(CLI::App* app, Flags* flags) {
                   "Who this is, such as worker:1, or worker to be given an "
                   "index. TF_CONFIG is then not looked at");
   app->add_option("--orphan-seconds", flags->orphan_seconds,
-                  "How long a lost scheduler is waited for; then its job is "
-                  "stopped here, and in a cluster with --job this process "
-                  "exits with code 138")
+                  "How long a lost scheduler is waited for, while its job goes "
+                  "on; then the job is stopped here, and in a cluster with "
+                  "--job this process exits with code 138. Default: 600, and "
+                  "60 in a cluster with --job, which ends with its scheduler")
       ->check(CLI::Range(1.0, 86400.0))
-      ->check(RefuseNaN)
-      ->capture_default_str();
+      ->check(RefuseNaN);
   app->add_option("--shared-memory", flags->shared_memory,
                   "on: values go between a worker and a ps on one host "
                   "through memory that both map; off: over the network")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  app->add_option("--work-dir", flags->work_dir,
+                  "For files of a job while it runs, each process in a folder "
+                  "of its own, and for the logs of jobs, by task, which the "
+                  "next process of the task finds; processes of one host may "
+                  "share it, others not. Default: the folder for temporary "
+                  "files, and logs end with the process");
 }
 
 void AddPsFlags(CLI::App* app, Flags* flags) {
@@ -192,6 +245,11 @@ void AddPsFlags(CLI::App* app, Flags* flags) {
   app->add_option("--spill-dir", flags->spill_dir,
                   "Folder for rows on disk; they are deleted with their job")
       ->capture_default_str();
+  app->add_option("--checkpoint-dir", flags->checkpoint_dir,
+                  "Folder for the checkpoints of jobs that name none "
+                  "(checkpoint.directory). A folder of this host alone does "
+                  "for as long as each ps comes back to its host. Default: "
+                  "none, such jobs are refused");
 }
 
 // Empty: `text` names a device.
@@ -216,11 +274,6 @@ void AddWorkerFlags(CLI::App* app, Flags* flags) {
                   "paths lead anywhere");
   app->add_flag("--data-outside-root", flags->data_outside_root,
                 "Let jobs read data outside of --data-root, too");
-  app->add_option("--work-dir", flags->work_dir,
-                  "For files of a job while it runs, each process in a folder "
-                  "of its own; processes of one host may share it, others "
-                  "not. Default: the folder for "
-                  "temporary files");
   app->add_option("--threads", flags->threads,
                   "Compute threads where the job does not say; 0: one per "
                   "core")
@@ -238,6 +291,36 @@ void AddSchedulerFlags(CLI::App* app, Flags* flags) {
   app->add_option("--state-dir", flags->state_dir,
                   "Where the scheduler keeps jobs, results and logs")
       ->capture_default_str();
+  app->add_option("--token-file", flags->token_file,
+                  "File of the tokens that people need (`synctl token`); read "
+                  "again when it changes. Needs TLS or loopback. Default: "
+                  "people need none");
+  app->add_option("--oidc-issuer", flags->oidc_issuer,
+                  "People may bring JSON Web Tokens of this OpenID Connect "
+                  "issuer: the claim iss. With --oidc-audience and "
+                  "--oidc-jwks");
+  app->add_option("--oidc-audience", flags->oidc_audience,
+                  "What the claim aud of these tokens must have");
+  app->add_option("--oidc-jwks", flags->oidc_jwks,
+                  "File of the issuer's keys, a JSON Web Key Set; read again "
+                  "when it changes");
+  app->add_option("--oidc-role-claim", flags->oidc_role_claim,
+                  "The claim with viewer, submitter, operator or admin, a "
+                  "string or a list of them")
+      ->capture_default_str();
+  app->add_option("--oidc-tenant-claim", flags->oidc_tenant_claim,
+                  "The claim with the name of the bearer's tenant")
+      ->capture_default_str();
+  app->add_option("--quota-file", flags->quota_file,
+                  "File of what each tenant may have: a line \"TENANT "
+                  "workers=N ps=N ps-memory=BYTES disk=BYTES queued=N\" for "
+                  "each, * for the others; read again when it changes. "
+                  "Default: no limits");
+  app->add_option("--tenant-checkpoints", flags->tenant_checkpoints,
+                  "Folder that all ps see at the same place. Jobs of tenant T "
+                  "may name folders below T in it for their checkpoints "
+                  "(checkpoint.directory). Default: none, their checkpoints "
+                  "are in each ps' --checkpoint-dir");
   app->add_option("--keep-days", flags->keep_days,
                   "Results of a job are deleted this long after its end")
       ->check(CLI::Range(0.0, 36500.0))
@@ -289,6 +372,7 @@ class Resolver {
       ResolveScheduler();
     }
     ResolveAddresses();
+    ResolveTls();
     CopyTheRest();
   }
 
@@ -404,12 +488,87 @@ class Resolver {
            ", which others cannot reach; TF_CONFIG says ",
            cluster_.self_address,
            ". Start it with --listen=0.0.0.0:", own->port,
-           " to let other machines in");
+           " to let other machines in, and with --tls-cert or --insecure");
     }
     if (flags_.http != "off") {
       CheckAddress("--http", flags_.http, PortZero::kAllowed);
       options_.http = flags_.http;
     }
+  }
+
+  void ResolveTls() {
+    const bool any = !flags_.tls_cert.empty() || !flags_.tls_key.empty() ||
+                     !flags_.tls_ca.empty();
+    const bool all = !flags_.tls_cert.empty() && !flags_.tls_key.empty() &&
+                     !flags_.tls_ca.empty();
+    if (any && !all) {
+      Problem("--tls-cert, --tls-key and --tls-ca: all three or none");
+    }
+    if (any && flags_.insecure) {
+      Problem("--insecure: not with --tls-cert; leave out one of them");
+    }
+    const auto listen = ParseHostPort(options_.listen, PortZero::kAllowed);
+    if (!any && !flags_.insecure && listen.ok() && !listen->IsLoopback()) {
+      Problem(
+          "--listen: ", options_.listen,
+          " is not loopback: everyone who reaches it could use this "
+          "process. Give --tls-cert, --tls-key and --tls-ca (`synctl certs` "
+          "makes them), or say --insecure if the network is closed");
+    }
+    ResolveOidc();
+    const bool people_need_tokens =
+        !flags_.token_file.empty() || !flags_.oidc_jwks.empty();
+    const char* const tokens_of =
+        flags_.token_file.empty() ? "--oidc-jwks" : "--token-file";
+    if (people_need_tokens && !any && listen.ok() && !listen->IsLoopback()) {
+      Problem(tokens_of,
+              ": tokens would come in plain text, for everyone in between to "
+              "read; it needs --tls-cert, or loopback");
+    }
+    // What gRPC's local credentials take; they would refuse everyone else.
+    const bool may_be_local =
+        listen.ok() && (listen->host == "127.0.0.1" || listen->host == "::1" ||
+                        listen->host == "localhost");
+    if (people_need_tokens && !any && listen.ok() && listen->IsLoopback() &&
+        !may_be_local) {
+      Problem(
+          tokens_of,
+          ": without TLS it works on 127.0.0.1 and ::1 alone; with --listen=",
+          options_.listen, " everyone would be refused");
+    }
+    options_.token_file = flags_.token_file;
+    options_.quota_file = flags_.quota_file;
+    options_.tenant_checkpoints = flags_.tenant_checkpoints;
+    if (!flags_.tenant_checkpoints.empty() &&
+        flags_.tenant_checkpoints.front() != '/') {
+      Problem("--tenant-checkpoints: ", flags_.tenant_checkpoints,
+              " is no absolute path");
+    }
+    options_.tls_certificate = flags_.tls_cert;
+    options_.tls_key = flags_.tls_key;
+    options_.tls_authority = flags_.tls_ca;
+    options_.tls_revoked = flags_.tls_revoked;
+    if (!flags_.tls_revoked.empty() && !any) {
+      Problem("--tls-revoked: needs --tls-cert, --tls-key and --tls-ca");
+    }
+    options_.tls_connection_age_max =
+        absl::Seconds(flags_.tls_connection_age_seconds);
+    options_.insecure = flags_.insecure;
+  }
+
+  void ResolveOidc() {
+    const int given = (flags_.oidc_issuer.empty() ? 0 : 1) +
+                      (flags_.oidc_audience.empty() ? 0 : 1) +
+                      (flags_.oidc_jwks.empty() ? 0 : 1);
+    if (given != 0 && given != 3) {
+      Problem(
+          "--oidc-issuer, --oidc-audience and --oidc-jwks: all three or none");
+    }
+    options_.oidc_issuer = flags_.oidc_issuer;
+    options_.oidc_audience = flags_.oidc_audience;
+    options_.oidc_keys = flags_.oidc_jwks;
+    options_.oidc_role_claim = flags_.oidc_role_claim;
+    options_.oidc_tenant_claim = flags_.oidc_tenant_claim;
   }
 
   void CheckAddress(absl::string_view flag, const std::string& text,
@@ -432,7 +591,10 @@ class Resolver {
                          : flags_.log_level == "warning" ? LogLevel::kWarning
                                                          : LogLevel::kError;
     options_.exit_with_parent = flags_.exit_with_parent;
-    options_.orphan_timeout = absl::Seconds(flags_.orphan_seconds);
+    if (flags_.orphan_seconds.has_value()) {
+      options_.orphan_timeout = absl::Seconds(*flags_.orphan_seconds);
+      options_.one_job_orphan_timeout = options_.orphan_timeout;
+    }
     options_.cluster_tasks =
         cluster_.partial ? 0 : static_cast<int>(cluster_.tasks.size());
     options_.cluster_has_evaluator =
@@ -440,6 +602,17 @@ class Resolver {
           return entry.task.kind == TaskKind::kEvaluator;
         });
     options_.validate_only = flags_.validate_only;
+    for (const std::string& text : flags_.faults) {
+      const absl::StatusOr<Fault> fault = ParseFault(text);
+      if (fault.ok()) {
+        options_.faults.push_back(*fault);
+      } else {
+        Problem("--fault: ", fault.status().message());
+      }
+    }
+    if (!options_.faults.empty()) {
+      Note("this process fails on purpose: --fault is for tests alone");
+    }
     options_.data_root = flags_.data_root.empty() ? "." : flags_.data_root;
     options_.data_root_is_bound =
         !flags_.data_root.empty() && !flags_.data_outside_root;
@@ -451,6 +624,7 @@ class Resolver {
     options_.table_memory_bytes = flags_.table_memory_bytes;
     options_.table_disk_bytes = flags_.table_disk_bytes;
     options_.spill_dir = flags_.spill_dir;
+    options_.checkpoint_dir = flags_.checkpoint_dir;
     options_.shared_memory = flags_.shared_memory == "on";
     options_.shared_memory_bytes = flags_.shared_memory_bytes;
     options_.state_dir = flags_.state_dir;
@@ -527,6 +701,10 @@ std::string Describe(const DaemonOptions& options) {
   add("advertise",
       options.advertise.empty() ? "where it listens" : options.advertise);
   add("http", options.http.empty() ? "off" : options.http);
+  add("tls", !options.tls_certificate.empty()
+                 ? absl::StrCat("mutual, as ", options.tls_certificate)
+             : options.insecure ? "off, by --insecure"
+                                : "off");
   if (options.kind == DaemonKind::kWorker) add("device", options.device);
   if (!options.job_file.empty()) add("job", options.job_file);
   for (const std::string& note : options.notes) add("note", note);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/fault_points.h"
 #include "common/cluster/cluster_config.h"
 #include "common/system/log.h"
 
@@ -36,13 +37,35 @@ struct DaemonOptions {
   std::string http;       // empty: no HTTP server
   std::string port_file;  // empty: none
 
+  // PEM files: this process's certificate, its key, and the authorities of the
+  // cluster. All empty: no TLS.
+  std::string tls_certificate;
+  std::string tls_key;
+  std::string tls_authority;
+  std::string tls_revoked;  // RevokedCertificates; empty: none
+  absl::Duration tls_connection_age_max;
+  std::string token_file;  // scheduler: of people; empty: they need none
+  // Scheduler: of an OpenID Connect issuer (OidcTokens::Options). `oidc_keys`
+  // empty: none.
+  std::string oidc_issuer;
+  std::string oidc_audience;
+  std::string oidc_keys;
+  std::string oidc_role_claim;
+  std::string oidc_tenant_claim;
+  std::string quota_file;          // Scheduler::Options'
+  std::string tenant_checkpoints;  // Scheduler::Options'
+  bool insecure = false;           // plain text beyond loopback is meant
+
   std::string log_dir;  // empty: standard error
   LogLevel log_level = LogLevel::kInfo;
   int exit_with_parent = 0;  // the parent's process id; 0: go on without
   bool validate_only = false;
+  std::vector<Fault> faults;  // for tests
 
-  // Ps and worker. How long a lost scheduler is waited for.
-  absl::Duration orphan_timeout = absl::Seconds(60);
+  // Ps and worker. How long a lost scheduler is waited for; and where the
+  // cluster ends with its scheduler.
+  absl::Duration orphan_timeout = absl::Minutes(10);
+  absl::Duration one_job_orphan_timeout = absl::Seconds(60);
   // Worker.
   std::string data_root;            // relative data paths are below it
   bool data_root_is_bound = false;  // nothing outside it is read
@@ -55,6 +78,7 @@ struct DaemonOptions {
   uint64_t table_memory_bytes = 0;           // 0: half of what is available
   std::optional<uint64_t> table_disk_bytes;  // unset: half of what is free
   std::string spill_dir;
+  std::string checkpoint_dir;  // empty: none
   uint64_t shared_memory_bytes = 0;
   // Worker and ps: with each other, on one host.
   bool shared_memory = true;

@@ -3,8 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "civetweb.h"
 #include "common/base/check.h"
@@ -17,6 +19,7 @@
 namespace syncline {
 namespace {
 
+using Request = HttpServer::Request;
 using Response = HttpServer::Response;
 
 // A thread waits for one connection's request. A peer that opens connections
@@ -27,6 +30,14 @@ constexpr char kRequestTimeoutMs[] = "1000";
 constexpr char kQueuedConnections[] = "1024";
 // Requests are a line and a few headers.
 constexpr char kRequestBytesMax[] = "8192";
+
+// Of an address without a port; one that is mapped to IPv6 counts too.
+bool IsLoopbackPeer(absl::string_view address) {
+  absl::ConsumePrefix(&address, "[");
+  absl::ConsumePrefix(&address, "::ffff:");
+  return absl::StartsWith(address, "127.") || address == "::1" ||
+         address == "::1]";
+}
 
 // civetweb's library state is counted by itself; one count per server.
 class CivetwebServer final : public HttpServer {
@@ -113,10 +124,10 @@ class CivetwebServer final : public HttpServer {
   }
 
   void AddOwnPages() {
-    options_.pages["/healthz"] = [](absl::string_view) {
+    options_.pages["/healthz"] = [](const Request&) {
       return Response{200, "text/plain; charset=utf-8", "ok\n"};
     };
-    options_.pages["/readyz"] = [this](absl::string_view) {
+    options_.pages["/readyz"] = [this](const Request&) {
       const absl::Status ready =
           options_.ready ? options_.ready() : absl::OkStatus();
       return ready.ok() ? Response{200, "text/plain; charset=utf-8", "ok\n"}
@@ -124,19 +135,31 @@ class CivetwebServer final : public HttpServer {
                                    absl::StrCat(ready.message(), "\n")};
     };
     if (options_.metrics == nullptr) return;
-    options_.pages["/metrics"] = [this](absl::string_view) {
+    options_.pages["/metrics"] = [this](const Request&) {
       return Response{200, "text/plain; version=0.0.4; charset=utf-8",
                       options_.metrics->Render()};
     };
   }
 
-  Response Answer(absl::string_view method, const std::string& path,
-                  absl::string_view query) const {
+  // Null: there is none.
+  const Handler* FindPage(const std::string& path) const {
+    const auto page = options_.pages.find(path);
+    if (page != options_.pages.end()) return &page->second;
+    for (size_t end = path.rfind('/'); end != path.npos && end > 0;
+         end = path.rfind('/', end - 1)) {
+      const auto above = options_.pages.find(path.substr(0, end + 1));
+      if (above != options_.pages.end()) return &above->second;
+    }
+    return nullptr;
+  }
+
+  Response Answer(absl::string_view method, const Request& request) const {
     if (method != "GET" && method != "HEAD") {
       return {405, "text/plain; charset=utf-8", "only GET\n"};
     }
-    const auto page = options_.pages.find(path);
-    if (page != options_.pages.end()) return page->second(query);
+    if (const Handler* const page = FindPage(std::string(request.path))) {
+      return (*page)(request);
+    }
     std::string known = "not found; there are:\n";
     for (const auto& [name, handler] : options_.pages) {
       absl::StrAppend(&known, name, "\n");
@@ -148,16 +171,25 @@ class CivetwebServer final : public HttpServer {
     const mg_request_info& request = *mg_get_request_info(connection);
     const auto* self = static_cast<const CivetwebServer*>(request.user_data);
     const absl::string_view method = request.request_method;
+    const auto text = [](const char* value) { return value ? value : ""; };
     const Response response = self->Answer(
-        method, request.local_uri != nullptr ? request.local_uri : "",
-        request.query_string != nullptr ? request.query_string : "");
-    mg_printf(connection,
-              "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-              "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-              "Connection: close\r\n\r\n",
-              response.code,
-              mg_get_response_code_text(connection, response.code),
-              response.content_type.c_str(), response.body.size());
+        method,
+        {.path = text(request.local_uri),
+         .query = text(request.query_string),
+         .authorization = text(mg_get_header(connection, "Authorization")),
+         .host = text(mg_get_header(connection, "Host")),
+         .from_loopback = IsLoopbackPeer(request.remote_addr)});
+    std::string headers;
+    for (const auto& [name, value] : response.headers) {
+      absl::StrAppend(&headers, name, ": ", value, "\r\n");
+    }
+    mg_printf(
+        connection,
+        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+        "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+        "%sConnection: close\r\n\r\n",
+        response.code, mg_get_response_code_text(connection, response.code),
+        response.content_type.c_str(), response.body.size(), headers.c_str());
     if (method != "HEAD") {
       mg_write(connection, response.body.data(), response.body.size());
     }

@@ -14,7 +14,8 @@ namespace syncline {
 // behalf of the job. The scheduler gave it to the members alone.
 struct JobPass {
   uint32_t attempt = 0;  // JobAssignment.attempt
-  std::string secret;    // JobAssignment.job_secret; never logged or stored
+  // JobAssignment.job_secret; never logged, and stored by the scheduler alone.
+  std::string secret;
 };
 
 JobPass PassOf(const JobAssignment& assignment);

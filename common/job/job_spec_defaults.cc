@@ -2,9 +2,14 @@
 
 #include <algorithm>
 
+#include "common/job/checkpoint_validator.h"
+#include "common/job/compression_rules.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_validator.h"
 #include "common/job/precision_validator.h"
+#include "common/job/quorum_validator.h"
+#include "common/job/restart_validator.h"
+#include "common/job/strategy_rules.h"
 
 namespace syncline {
 namespace {
@@ -135,9 +140,16 @@ JobSpec WithDefaults(const JobSpec& spec) {
   if (full.consistency().mode() == ConsistencySpec::MODE_UNSPECIFIED) {
     full.mutable_consistency()->set_mode(ConsistencySpec::SYNC);
   }
-  full.set_strategy(PARAMETER_SERVER);
+  if (LeavesBehind(full.consistency().mode()) &&
+      full.consistency().late() == ConsistencySpec::LATE_UNSPECIFIED) {
+    full.mutable_consistency()->set_late(ConsistencySpec::DROP);
+  }
+  FillStrategy(&full);
   FillPrecision(&full);
+  FillCompression(&full);
+  FillCheckpoint(&full);
   full.set_durability(CHECKPOINT);
+  FillRestart(&full);
   if (full.wire_type() == WIRE_TYPE_UNSPECIFIED) {
     full.set_wire_type(WIRE_FLOAT32);
   }
@@ -152,7 +164,6 @@ JobSpec WithDefaults(const JobSpec& spec) {
   if (training->micro_batches() == 0) training->set_micro_batches(1);
   ResourcesSpec* resources = full.mutable_resources();
   if (resources->workers() == 0) resources->set_workers(1);
-  if (resources->ps() == 0) resources->set_ps(1);
   if (resources->device() == ResourcesSpec::DEVICE_UNSPECIFIED) {
     resources->set_device(ResourcesSpec::AUTO);
   }

@@ -45,6 +45,7 @@ class Problems {
   void NotEmpty(absl::string_view path, absl::string_view value) {
     if (value.empty()) Add(path, "is required");
   }
+  size_t size() const { return list_->size(); }
 
  private:
   std::vector<std::string>* const list_;

@@ -10,11 +10,20 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/checkpoint_validator.h"
+#include "common/job/compression_rules.h"
 #include "common/job/data_spec_validator.h"
+#include "common/job/elastic_validator.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_problems.h"
 #include "common/job/precision_validator.h"
+#include "common/job/quorum_validator.h"
+#include "common/job/regime_rules.h"
+#include "common/job/restart_validator.h"
 #include "common/job/step_limits.h"
+#include "common/job/stop_validator.h"
+#include "common/job/strategy_rules.h"
 #include "common/job/table_spec_validator.h"
 
 namespace syncline {
@@ -220,11 +229,13 @@ void CheckLearningRate(const LearningRateSpec& rate, Problems* problems) {
 void CheckConsistency(const JobSpec& spec, Problems* problems) {
   using C = ConsistencySpec;
   const ConsistencySpec& consistency = spec.consistency();
-  if (!IsOneOf(consistency.mode(), {C::MODE_UNSPECIFIED, C::SYNC,
-                                    C::BOUNDED_STALENESS, C::ASYNC})) {
+  if (consistency.mode() == C::LOCAL) {
     NotBuilt("consistency.mode", consistency.mode(),
-             "SYNC, BOUNDED_STALENESS or ASYNC", problems);
+             "SYNC, SYNC_WITH_BACKUPS, SYNC_WITH_TIMEOUT, BOUNDED_STALENESS or "
+             "ASYNC",
+             problems);
   }
+  CheckQuorum(spec, problems);
   if (spec.optimizer().kind() == OptimizerSpec::LAMB &&
       IsOneOf(consistency.mode(), {C::BOUNDED_STALENESS, C::ASYNC})) {
     problems->Add("optimizer.kind",
@@ -248,9 +259,6 @@ void CheckConsistency(const JobSpec& spec, Problems* problems) {
 }
 
 void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
-  if (spec.strategy() > PARAMETER_SERVER) {
-    NotBuilt("strategy", spec.strategy(), "PARAMETER_SERVER", problems);
-  }
   if (spec.durability() > CHECKPOINT) {
     NotBuilt("durability", spec.durability(), "CHECKPOINT", problems);
   }
@@ -347,10 +355,18 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckOptimizer(spec.optimizer(), &problems);
   CheckLearningRate(spec.learning_rate(), &problems);
   CheckConsistency(spec, &problems);
+  CheckStrategy(spec, &problems);
   CheckTables(spec, &problems);
   CheckWhatIsNotBuilt(spec, &problems);
   CheckPrecision(spec, &problems);
+  CheckCompression(spec, &problems);
+  CheckCheckpoint(spec, &problems);
+  CheckRestart(spec, &problems);
+  CheckRegimeRules(spec, &problems);
+  CheckStop(spec, &problems);
+  CheckEvaluate(spec, &problems);
   CheckSizes(spec, &problems);
+  CheckElastic(spec, &problems);
   return list;
 }
 

@@ -3,14 +3,13 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/quorum_validator.h"
 
 namespace syncline {
 namespace {
 
 bool IsSync(const JobStatus& job) {
-  const ConsistencySpec::Mode mode = job.spec().consistency().mode();
-  return mode == ConsistencySpec::SYNC ||
-         mode == ConsistencySpec::MODE_UNSPECIFIED;
+  return IsSyncOrKin(job.spec().consistency().mode());
 }
 
 // The steps of a job that skipped_clocks may count, skipped or not.

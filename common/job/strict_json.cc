@@ -16,8 +16,10 @@ namespace {
 // then parses.
 class JsonChecker {
  public:
-  JsonChecker(absl::string_view text, int depth_max)
-      : text_(text), depth_max_(depth_max) {}
+  JsonChecker(absl::string_view text, const JsonLimits& limits)
+      : text_(text),
+        depth_max_(limits.depth_max),
+        values_max_(limits.values_max) {}
 
   absl::Status Check() {
     SYNCLINE_RETURN_IF_ERROR(CheckValue(0));
@@ -55,6 +57,9 @@ class JsonChecker {
   absl::Status CheckValue(int depth) {
     if (depth > depth_max_) {
       return Error(absl::StrCat("nested deeper than ", depth_max_));
+    }
+    if (++values_ > values_max_) {
+      return Error(absl::StrCat("more than ", values_max_, " values"));
     }
     SkipSpace();
     const char c = Peek();
@@ -169,7 +174,9 @@ class JsonChecker {
 
   const absl::string_view text_;
   const int depth_max_;
+  const size_t values_max_;
   size_t at_ = 0;
+  size_t values_ = 0;
 };
 
 }  // namespace
@@ -181,7 +188,7 @@ absl::StatusOr<google::protobuf::Value> ParseStrictJson(
         absl::StrCat("it has ", text.size(), " bytes; at most ",
                      limits.bytes_max, " are read"));
   }
-  SYNCLINE_RETURN_IF_ERROR(JsonChecker(text, limits.depth_max).Check());
+  SYNCLINE_RETURN_IF_ERROR(JsonChecker(text, limits).Check());
   google::protobuf::Value value;
   const auto parsed =
       google::protobuf::util::JsonStringToMessage(std::string(text), &value);

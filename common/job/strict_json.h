@@ -2,6 +2,7 @@
 #define SYNCLINE_COMMON_JOB_STRICT_JSON_H_
 
 #include <cstddef>
+#include <limits>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -12,6 +13,9 @@ namespace syncline {
 struct JsonLimits {
   size_t bytes_max = 1 << 20;
   int depth_max = 32;
+  // Objects, lists, texts, numbers and words, but keys: each takes about 50
+  // bytes of memory once it is read.
+  size_t values_max = std::numeric_limits<size_t>::max();
 };
 
 // Reads one JSON value as RFC 8259 has it. Protobuf's own parser takes more

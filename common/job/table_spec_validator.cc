@@ -5,7 +5,9 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/job/hybrid_rules.h"
 #include "common/job/job_spec_fields.h"
+#include "common/job/quorum_validator.h"
 
 namespace syncline {
 namespace {
@@ -147,16 +149,15 @@ void CheckBytes(const std::string& path, uint64_t bytes, Problems* problems) {
 // others'.
 void CheckCacheClocks(const std::string& field, const JobSpec& spec,
                       const TableSpec& table, Problems* problems) {
-  const ConsistencySpec& consistency = spec.consistency();
-  if (IsOneOf(consistency.mode(),
-              {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC})) {
+  const ConsistencySpec& consistency = RowConsistency(spec);
+  if (IsSyncOrKin(consistency.mode())) {
     problems->Add(field,
                   "is not for SYNC, where a row that is trained may not be "
                   "older than its clock; use BOUNDED_STALENESS or ASYNC");
   } else if (consistency.mode() == ConsistencySpec::BOUNDED_STALENESS &&
              table.cache_clocks() > consistency.staleness_bound()) {
-    problems->Add(field, table.cache_clocks(),
-                  " is more than consistency.staleness_bound, ",
+    problems->Add(field, table.cache_clocks(), " is more than ",
+                  RowConsistencyField(spec), ".staleness_bound, ",
                   consistency.staleness_bound());
   }
   const OptimizerSpec::Kind kind = table.has_optimizer()

@@ -87,10 +87,23 @@ struct WorkerPlan {
   int64_t row_bytes = 0;      // rows of embedding tables: of batches, and kept
   int64_t batch_bytes = 0;    // batches read ahead; the data set is not in it
   int64_t message_bytes = 0;  // on their way to and from the ps, at most
+  // What compression keeps of gradients, a compressed gradient with its copy,
+  // and what finds the largest elements.
+  int64_t residual_bytes = 0;
+  // Of a job whose workers reduce among themselves, the rank that takes most:
+  // values and optimizer state that it updates, gradients of other ranks and
+  // sums.
+  int64_t updated_bytes = 0;
+  int64_t slot_bytes = 0;
+  int64_t waiting_bytes = 0;
+  // Likewise, for checkpoints: of blocks that change before they are written.
+  int64_t copy_bytes = 0;
 
   // Of the host.
   int64_t memory_bytes() const {
-    return executor.host_bytes() + row_bytes + batch_bytes + message_bytes;
+    return executor.host_bytes() + row_bytes + batch_bytes + message_bytes +
+           residual_bytes + updated_bytes + slot_bytes + waiting_bytes +
+           copy_bytes;
   }
 };
 
@@ -100,9 +113,13 @@ struct PsPlan {
   int64_t slot_bytes = 0;     // optimizer state
   int64_t waiting_bytes = 0;  // gradients that wait for other workers, at most
   int64_t message_bytes = 0;  // on their way, at most
+  // Of blocks that are pushed before a checkpoint has them: taken when the job
+  // opens.
+  int64_t copy_bytes = 0;
 
   int64_t memory_bytes() const {
-    return value_bytes + slot_bytes + waiting_bytes + message_bytes;
+    return value_bytes + slot_bytes + waiting_bytes + message_bytes +
+           copy_bytes;
   }
 };
 

@@ -32,6 +32,9 @@ class LossResolver {
   void CheckShape(const Value& output);
   // The scores to name in place of a loss that the graph computes itself.
   std::string NodeHint(const Value& output) const;
+  // The node that makes `output` a batch of planes [N, channels, ...], where it
+  // is one; else null.
+  const Node* NodeOfPlanes(const Value& output) const;
   void CheckClasses(const std::string& output, int64_t count);
 
   const JobSpec& spec_;
@@ -94,7 +97,39 @@ void LossResolver::CheckShape(const Value& output) {
             LossSpec::Kind_Name(kind), " needs ", wanted, NodeHint(output));
     return;
   }
-  if (kind == LossSpec::SOFTMAX_CROSS_ENTROPY) CheckClasses(output.name, width);
+  if (kind != LossSpec::SOFTMAX_CROSS_ENTROPY) return;
+  if (const Node* node = NodeOfPlanes(output); rank >= 3 && node != nullptr) {
+    Problem("loss.output: ", Quote(output.name), " is ",
+            DescribeTensor(output.dtype, output.dims),
+            " and has its classes in the second dimension, as ",
+            DescribeNode(node->name, node->op_type, graph_.opset_version),
+            " gives them, but ", LossSpec::Kind_Name(kind),
+            " takes them from the last one; end the model with a Transpose "
+            "that moves them there, as PyTorch's .permute(0, ",
+            rank == 3   ? "2"
+            : rank == 4 ? "2, 3"
+                        : "2, ...",
+            ", 1) is");
+    return;
+  }
+  CheckClasses(output.name, width);
+}
+
+const Node* LossResolver::NodeOfPlanes(const Value& output) const {
+  static constexpr absl::string_view kPlanes[] = {
+      "AveragePool",  "BatchNormalization",    "Conv",    "ConvTranspose",
+      "DepthToSpace", "InstanceNormalization", "MaxPool", "Resize",
+      "Upsample"};
+  static constexpr absl::string_view kSameLayout[] = {
+      "Add",       "Cast", "Clip", "Dropout", "Identity",
+      "LeakyRelu", "Mul",  "Relu", "Slice"};
+  for (int producer = output.producer; producer >= 0;) {
+    const Node& node = graph_.nodes[producer];
+    if (absl::c_linear_search(kPlanes, node.op_type)) return &node;
+    if (!absl::c_linear_search(kSameLayout, node.op_type)) return nullptr;
+    producer = value(node.inputs[0]).producer;
+  }
+  return nullptr;
 }
 
 std::string LossResolver::NodeHint(const Value& output) const {

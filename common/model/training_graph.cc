@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/elastic_validator.h"
 #include "common/model/batch_shapes.h"
 #include "common/model/file_gaps.h"
 #include "common/model/graph/describe.h"
@@ -262,6 +263,12 @@ void Resolver::ResolveParameters() {
         "frozen influences ",
         Quote(value(result_.loss_output).name), DescribeUntrained());
   }
+  if (result_.parameters.empty() && spec_.strategy() == HYBRID &&
+      result_.loss_output != kNoValue && !loses_gradients_) {
+    Problem("strategy: ", Strategy_Name(spec_.strategy()),
+            ", but the model has no dense parameter to train; use "
+            "PARAMETER_SERVER");
+  }
 }
 
 void Resolver::AddFixed(const Initializer& initializer, WeightReason reason) {
@@ -388,15 +395,25 @@ void Resolver::WarnOfSharedWeights() {
       "ones"));
 }
 
-// An option without effect is a mistake.
+// An option without effect is a mistake; so is a batch of each worker's own
+// that is another one with another number of workers.
 void Resolver::CheckFoldedStatistics() {
-  if (!spec_.training().sync_batch_statistics() ||
-      result_.loss_output == kNoValue ||
-      absl::c_any_of(result_.parameters, [](const auto& parameter) {
-        return parameter.momentum.has_value();
-      })) {
-    return;
+  if (result_.loss_output == kNoValue) return;
+  const bool normalizes = absl::c_any_of(
+      result_.parameters,
+      [](const auto& parameter) { return parameter.momentum.has_value(); });
+  if (normalizes && !spec_.training().sync_batch_statistics() &&
+      (spec_.training().global_batch() > 0 || IsElastic(spec_))) {
+    problems_->push_back(absl::StrCat(
+        spec_.training().global_batch() > 0   ? "training.global_batch"
+        : spec_.resources().max_workers() > 0 ? "resources.max_workers"
+                                              : "resources.min_workers",
+        ": BatchNormalization takes each worker's own batch, whose size "
+        "follows from the number of workers; set "
+        "training.sync_batch_statistics, or freeze these layers "
+        "(model.freeze)"));
   }
+  if (!spec_.training().sync_batch_statistics() || normalizes) return;
   problems_->emplace_back(
       "training.sync_batch_statistics: no BatchNormalization before the loss "
       "output takes its batch's mean and variance in training; leave it out");

@@ -1,6 +1,8 @@
 #ifndef SYNCLINE_COMMON_REGIME_JOB_REGIMES_H_
 #define SYNCLINE_COMMON_REGIME_JOB_REGIMES_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "common/regime/regime_schedule.h"
 #include "proto/job.pb.h"
@@ -25,6 +27,12 @@ Regime ToProto(const TrainingRegime& regime);
 // that is out of range; clocks that do not ascend, or leave the start without a
 // regime; no regime at all.
 absl::StatusOr<RegimeSchedule> ReadRegimes(const JobAssignment& assignment);
+// A regime by itself, as a change brings it; `field` is its name for messages.
+absl::StatusOr<TrainingRegime> ReadRegime(const std::string& field,
+                                          const Regime& message);
+// Those that a shard has told (GetRegimesResponse.regimes).
+absl::StatusOr<RegimeSchedule> ReadRegimes(
+    const google::protobuf::RepeatedPtrField<Regime>& messages);
 // Of a job that has not been assigned yet, for those who plan it.
 absl::StatusOr<RegimeSchedule> ReadRegimes(const JobSpec& spec);
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
+#include "common/regime/gradient_compression.h"
 
 namespace syncline {
 
@@ -19,22 +20,31 @@ enum class ConsistencyMode { kSync, kBoundedStaleness, kAsync };
 // proto/job.proto with its defaults filled in; enumerators that this version
 // does not build are left out. job_regimes.h converts.
 struct TrainingRegime {
-  enum class Strategy { kParameterServer };
-  enum class Compression { kNone };  // but for wire_type
+  // kAllReduce, kSharded: workers reduce among themselves, without ps; each
+  // has all of the optimizer's state, or its part. kHybrid: as kAllReduce for
+  // the dense parameters, and rows of tables are on the ps.
+  enum class Strategy { kParameterServer, kAllReduce, kSharded, kHybrid };
   enum class LatePolicy { kNoneIsLate };
 
   int64_t first_clock = 0;  // of every worker: clocks from this one on
+  // Of what the ps hold. kHybrid: of the rows; the dense part is in SYNC.
   ConsistencyMode mode = ConsistencyMode::kSync;
   int64_t staleness_bound = 0;  // kBoundedStaleness
   Strategy strategy = Strategy::kParameterServer;
   uint32_t group_size = 1;  // workers whose gradients are added up first
   // Of gradients, and of values but those at cuts.
   ElementType wire_type = ElementType::kFloat32;
-  Compression compression = Compression::kNone;
+  GradientCompression compression = {};  // of dense gradients
   LatePolicy late_policy = LatePolicy::kNoneIsLate;
   double learning_rate_factor = 1;  // finite, > 0
 
   bool sync() const { return mode == ConsistencyMode::kSync; }
+  bool has_ps() const {
+    return strategy == Strategy::kParameterServer ||
+           strategy == Strategy::kHybrid;
+  }
+  // All ranks reduce the same step at a time, whatever the mode of the rows.
+  bool in_step() const { return sync() || strategy == Strategy::kHybrid; }
   // How many clocks of another worker a value may lack; none: any number.
   std::optional<int64_t> bound() const {
     if (mode == ConsistencyMode::kAsync) return std::nullopt;
@@ -88,6 +98,9 @@ class RegimeSchedule {
   ElementType WidestWireType() const;
 
   absl::Span<const TrainingRegime> regimes() const { return regimes_; }
+
+  friend bool operator==(const RegimeSchedule&,
+                         const RegimeSchedule&) = default;
 
  private:
   std::vector<TrainingRegime> regimes_;  // by first_clock; never empty

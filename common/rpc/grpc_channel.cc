@@ -14,6 +14,7 @@
 #include "common/base/host_port.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/user_calls.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
@@ -52,7 +53,9 @@ std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline) {
   return context;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(absl::string_view address) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    absl::string_view address, ExpectedPeer peer,
+    const std::shared_ptr<const TransportSecurity>& security) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMs);
@@ -70,7 +73,10 @@ std::shared_ptr<grpc::Channel> MakeChannel(absl::string_view address) {
   args.SetMaxReceiveMessageSize(kMessageBytesMax);
   args.SetMaxSendMessageSize(kMessageBytesMax);
   return grpc::CreateCustomChannel(std::string(address),
-                                   grpc::InsecureChannelCredentials(), args);
+                                   security == nullptr
+                                       ? grpc::InsecureChannelCredentials()
+                                       : security->Channel(peer),
+                                   args);
 }
 
 GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server,
@@ -89,8 +95,9 @@ void GrpcServer::Shutdown() {
   server_->Shutdown();
 }
 
-absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
-                                            absl::string_view listen_address) {
+absl::StatusOr<ListeningServer> StartServer(
+    grpc::ServerBuilder* builder, absl::string_view listen_address,
+    const std::shared_ptr<const TransportSecurity>& security) {
   SYNCLINE_ASSIGN_OR_RETURN(const HostPort address,
                             ParseHostPort(listen_address, PortZero::kAllowed));
   // Half of what our clients do, or their pings count as abuse.
@@ -106,6 +113,14 @@ absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
   builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
                               kStreamWindowBytes);
+  if (security != nullptr) {
+    // A peer that lost its right to be here keeps its connection no longer.
+    // Calls that run are given as long again to end.
+    const int age_ms = static_cast<int>(
+        absl::ToInt64Milliseconds(security->connection_age_max()));
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, age_ms);
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, age_ms);
+  }
   builder->SetMaxReceiveMessageSize(kMessageBytesMax);
   builder->SetMaxSendMessageSize(kMessageBytesMax);
   const auto cannot_listen = [&](absl::string_view why) {
@@ -119,7 +134,9 @@ absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
       builder->experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::
               FROM_FD,
-          grpc::InsecureServerCredentials());
+          security != nullptr  ? security->Server()
+          : PeopleNeedTokens() ? LoopbackCredentials()
+                               : grpc::InsecureServerCredentials());
   std::unique_ptr<grpc::Server> server = builder->BuildAndStart();
   if (server == nullptr) return cannot_listen("gRPC could not start a server");
   const int listener = (*acceptor)->listener();

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/rpc/connection_acceptor.h"
+#include "common/rpc/transport_security.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/server_builder.h"
@@ -31,8 +32,12 @@ std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline);
 // A channel with keep-alive, no proxy, and the message limits of this project.
 // A peer that is silently gone (power, network) breaks its calls within about
 // 15 s; one that comes back is connected to again within about 2 s. Never
-// fails; calls on it do. Channels to one address share a connection.
-std::shared_ptr<grpc::Channel> MakeChannel(absl::string_view address);
+// fails; calls on it do. Channels to one address and peer share a connection.
+// With TLS, whoever answers must be `peer`. `security` null: plain text.
+std::shared_ptr<grpc::Channel> MakeChannel(
+    absl::string_view address, ExpectedPeer peer = ExpectedPeer::kMember,
+    const std::shared_ptr<const TransportSecurity>& security =
+        ProcessSecurity());
 
 // A running gRPC server with the port that its connections come from. It goes
 // on when there was no file descriptor for a connection. Thread-safe.
@@ -69,9 +74,11 @@ struct ListeningServer {
   std::string address;  // host:port with the real port
 };
 // Errors: InvalidArgument: not an address; Unavailable: it cannot be bound (in
-// use, not local), named with the reason.
-absl::StatusOr<ListeningServer> StartServer(grpc::ServerBuilder* builder,
-                                            absl::string_view listen_address);
+// use, not local), named with the reason. `security` null: plain text.
+absl::StatusOr<ListeningServer> StartServer(
+    grpc::ServerBuilder* builder, absl::string_view listen_address,
+    const std::shared_ptr<const TransportSecurity>& security =
+        ProcessSecurity());
 
 }  // namespace syncline
 

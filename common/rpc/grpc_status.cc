@@ -3,9 +3,11 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/utf8.h"
+#include "common/rpc/transport_security.h"
 #include "proto/status.pb.h"
 
 namespace syncline {
@@ -23,6 +25,24 @@ std::string Shortened(absl::string_view text) {
   while (kept > 0 && (message[kept] & 0xc0) == 0x80) --kept;
   return absl::StrCat(absl::string_view(message).substr(0, kept), " ... and ",
                       message.size() - kept, " bytes more");
+}
+
+// What gRPC's reason for a connection that did not come about is likely to
+// mean, where one end speaks TLS and the other does not. Empty: nothing.
+absl::string_view TlsHint(absl::string_view message) {
+  if (!absl::StrContains(message, "failed to connect")) return "";
+  if (absl::StrContains(message, "wrong version number") ||
+      absl::StrContains(message, "WRONG_VERSION_NUMBER")) {
+    return "; perhaps it is without TLS: start it with --tls-cert, or leave "
+           "--tls-cert out here";
+  }
+  const bool closed = absl::StrContains(message, "Socket closed") ||
+                      absl::StrContains(message, "Connection reset") ||
+                      absl::StrContains(message, "SETTINGS frame");
+  if (!closed) return "";
+  return ProcessSecurity() == nullptr
+             ? "; perhaps it wants TLS: give --tls-cert, --tls-key and --tls-ca"
+             : "; perhaps it does not believe this process's certificate";
 }
 
 }  // namespace
@@ -53,7 +73,10 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   const bool unknown_call = status.error_message().empty() &&
                             status.error_code() == grpc::UNIMPLEMENTED;
   absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
-                         unknown_call ? kUnknownCall : status.error_message());
+                         unknown_call
+                             ? std::string(kUnknownCall)
+                             : absl::StrCat(status.error_message(),
+                                            TlsHint(status.error_message())));
   StatusDetails details;
   if (details.ParseFromString(status.error_details())) {
     for (const auto& any : details.details()) {

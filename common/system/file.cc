@@ -8,10 +8,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 
 namespace syncline {
@@ -92,9 +94,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
   }
   std::string content;
   content.reserve(std::min<uint64_t>(info.st_size, bytes_max));
-  char buffer[64 << 10];
+  // Not on the stack: that of an HTTP server's thread is small.
+  constexpr size_t kPieceBytes = 64 << 10;
+  const auto buffer = std::make_unique<char[]>(kPieceBytes);
   while (true) {
-    const ssize_t got = read(file.get(), buffer, sizeof(buffer));
+    const ssize_t got = read(file.get(), buffer.get(), kPieceBytes);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return FileError(errno, "read", path);
     if (got == 0) return content;
@@ -103,7 +107,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path,
                                                        "\": it is larger than ",
                                                        bytes_max, " bytes"));
     }
-    content.append(buffer, static_cast<size_t>(got));
+    content.append(buffer.get(), static_cast<size_t>(got));
   }
 }
 
@@ -111,6 +115,7 @@ absl::Status WriteFileAtomically(const std::string& path,
                                  absl::string_view content) {
   const std::string beside = absl::StrCat(path, ".tmp.", getpid());
   absl::Status written = WriteNewFile(beside, content);
+  if (written.ok()) written = AtFaultPoint(FaultPoint::kFileRename);
   if (written.ok() && std::rename(beside.c_str(), path.c_str()) != 0) {
     written = FileError(errno, "replace", path);
   }

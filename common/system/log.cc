@@ -4,16 +4,19 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/incarnation.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/system/job_logs.h"
 #include "common/system/rotating_file.h"
 
 namespace syncline {
@@ -28,6 +31,7 @@ struct JobLogCapture::Buffer {
 namespace {
 
 constexpr absl::string_view kLevelNames[] = {"info", "warning", "error"};
+constexpr size_t kTracesMax = 1000;
 
 // Where lines go. One per process: log lines have no other way to find it.
 class Log {
@@ -62,12 +66,38 @@ class Log {
   void Write(LogLevel level, absl::string_view job, absl::string_view rest) {
     MutexLock lock(&mu_);
     const std::string line = absl::StrCat(Prefix(level, job), rest, "\n");
-    if (!job.empty()) Capture(job, line);
+    if (!job.empty()) {
+      Capture(job, line);
+      if (job_logs_ != nullptr) job_logs_->Append(job, TraceOf(job), line);
+    }
     if (level < min_level_) return;
     // A log that cannot be written must not end the process; standard error is
     // the last resort, and nothing is left to do where that fails too.
     if (file_ != nullptr && file_->Append(line).ok()) return;
     std::fwrite(line.data(), 1, line.size(), stderr);
+  }
+
+  void SetTrace(absl::string_view job, absl::string_view trace) {
+    MutexLock lock(&mu_);
+    if (traces_.insert_or_assign(std::string(job), std::string(trace)).second) {
+      traced_.push_back(std::string(job));
+    }
+    if (traced_.size() <= kTracesMax) return;
+    traces_.erase(traced_.front());
+    traced_.pop_front();
+  }
+  std::string GetTrace(absl::string_view job) {
+    MutexLock lock(&mu_);
+    return std::string(TraceOf(job));
+  }
+
+  void SetJobLogs(std::shared_ptr<JobLogs> logs) {
+    MutexLock lock(&mu_);
+    job_logs_.swap(logs);
+  }
+  std::shared_ptr<JobLogs> GetJobLogs() {
+    MutexLock lock(&mu_);
+    return job_logs_;
   }
 
   void AddCapture(JobLogCapture::Buffer* buffer) {
@@ -97,7 +127,17 @@ class Log {
       absl::StrAppend(&prefix, " incarnation=", IncarnationText(incarnation_));
     }
     if (!job.empty()) absl::StrAppend(&prefix, " job=", job);
+    if (const absl::string_view trace = TraceOf(job); !trace.empty()) {
+      absl::StrAppend(&prefix, " trace=", trace);
+    }
     return prefix;
+  }
+
+  // Empty: none.
+  absl::string_view TraceOf(absl::string_view job) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto found = job.empty() ? traces_.end() : traces_.find(job);
+    return found == traces_.end() ? absl::string_view() : found->second;
   }
 
   void Capture(absl::string_view job, absl::string_view line)
@@ -119,6 +159,10 @@ class Log {
   std::string node_ ABSL_GUARDED_BY(mu_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<JobLogCapture::Buffer*> captures_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, std::string> traces_
+      ABSL_GUARDED_BY(mu_);                              // by job
+  std::deque<std::string> traced_ ABSL_GUARDED_BY(mu_);  // jobs, oldest first
+  std::shared_ptr<JobLogs> job_logs_ ABSL_GUARDED_BY(mu_);
 };
 
 bool NeedsQuotes(absl::string_view value) {
@@ -156,6 +200,21 @@ absl::Status InitLog(const LogOptions& options) {
 void SetLogMember(absl::string_view node, uint64_t incarnation) {
   Log::Get().SetMember(node, incarnation);
 }
+
+void SetJobTrace(absl::string_view job_id, absl::string_view trace_id) {
+  if (!job_id.empty() && !trace_id.empty())
+    Log::Get().SetTrace(job_id, trace_id);
+}
+
+std::string JobTraceOf(absl::string_view job_id) {
+  return Log::Get().GetTrace(job_id);
+}
+
+void KeepJobLogs(std::shared_ptr<JobLogs> logs) {
+  Log::Get().SetJobLogs(std::move(logs));
+}
+
+std::shared_ptr<JobLogs> KeptJobLogs() { return Log::Get().GetJobLogs(); }
 
 LogLine::LogLine(LogLevel level, absl::string_view message) : level_(level) {
   absl::StrAppend(&line_, " msg=", Quoted(message));

@@ -156,29 +156,59 @@ void DenseUpdater::DropGradients(uint32_t index) {
   blocks_[index].is_reduced = false;
 }
 
+void DenseUpdater::DropGradientOf(uint32_t index, uint32_t rank) {
+  std::vector<BufferedGradient>& buffered = blocks_[index].buffered;
+  std::erase_if(buffered, [rank](const BufferedGradient& gradient) {
+    return gradient.rank == rank;
+  });
+}
+
+template <typename Visit>
+bool DenseUpdater::Reduce(Block* block, uint64_t sample_count, Scratch* scratch,
+                          Visit visit) const {
+  scratch->non_finite.clear();
+  if (options_.on_non_finite == OnNonFinite::kDropBlock) {
+    sample_count = DropNonFinite(block, sample_count, scratch);
+  }
+  block->is_reduced = true;
+  block->reduced_samples = sample_count;
+  if (block->reduced.size() == 0) block->reduced = AlignedFloats(block->count);
+  if (sample_count == 0) return false;
+  for (size_t begin = 0; begin < block->count; begin += kPieceElements) {
+    const size_t count = std::min(kPieceElements, block->count - begin);
+    const float* sum = SumPiece(*block, begin, count, scratch);
+    std::copy(sum, sum + count, block->reduced.data() + begin);
+    visit(sum, count);
+  }
+  return true;
+}
+
 double DenseUpdater::ReduceGradients(uint32_t index, uint64_t sample_count,
                                      Scratch* scratch) {
   Block& block = blocks_[index];
-  scratch->non_finite.clear();
-  if (options_.on_non_finite == OnNonFinite::kDropBlock) {
-    sample_count = DropNonFinite(&block, sample_count, scratch);
-  }
-  block.is_reduced = true;
-  block.reduced_samples = sample_count;
-  if (sample_count == 0) return 0;
-  if (block.reduced.size() == 0) block.reduced = AlignedFloats(block.count);
-  const float scale = options_.rule.GradientScale(sample_count, -1);
   double squares = 0;
-  for (size_t begin = 0; begin < block.count; begin += kPieceElements) {
-    const size_t count = std::min(kPieceElements, block.count - begin);
-    const float* sum = SumPiece(block, begin, count, scratch);
-    std::copy(sum, sum + count, block.reduced.data() + begin);
-    squares = AddSquares(squares, sum, scale, count);
-  }
+  const bool any = Reduce(
+      &block, sample_count, scratch, [&](const float* sum, size_t count) {
+        const float scale =
+            options_.rule.GradientScale(block.reduced_samples, -1);
+        squares = AddSquares(squares, sum, scale, count);
+      });
+  if (!any) return 0;
   if (!std::isfinite(squares)) scratch->non_finite = Inspect(block, scratch);
   block.buffered.clear();
   const bool counts = !block.momentum.has_value() || !std::isfinite(squares);
   return counts ? squares : 0;
+}
+
+void DenseUpdater::SumGradients(uint32_t index, uint64_t sample_count,
+                                Scratch* scratch) {
+  Block& block = blocks_[index];
+  bool finite = true;
+  Reduce(&block, sample_count, scratch, [&](const float* sum, size_t count) {
+    finite &= AllFinite(sum, count);
+  });
+  if (!finite) scratch->non_finite = Inspect(block, scratch);
+  block.buffered.clear();
 }
 
 template <typename Visit>

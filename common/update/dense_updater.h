@@ -84,8 +84,8 @@ class DenseUpdater {
   };
 
   // Memory that one thread works in. Its contents do not matter between calls,
-  // except `non_finite`, which is what the last ReduceGradients, Apply or
-  // ComputeLambUpdate found.
+  // except `non_finite`, which is what the last ReduceGradients, SumGradients,
+  // Apply or ComputeLambUpdate found.
   struct Scratch {
     Scratch() : sum(kPieceElements), addend(kPieceElements) {}
     AlignedFloats sum;
@@ -107,11 +107,9 @@ class DenseUpdater {
     options_.rule.learning_rate.total_clocks = clocks;
   }
 
-  // For regimes that come while the job runs. Before the first Apply of a clock
-  // whose regime changes.
-  void SetRegimes(RegimeSchedule regimes) {
-    options_.rule.regimes = std::move(regimes);
-  }
+  // For regimes that come while the job runs. Before the first Apply;
+  // `regimes` outlives this.
+  void UseRegimes(const LiveRegimes* regimes) { options_.rule.live = regimes; }
 
   // The block is a running mean of what is pushed, not a parameter: it is
   // summed as gradients are, and applied by AverageIn
@@ -133,12 +131,26 @@ class DenseUpdater {
 
   // Releases the gradients.
   void DropGradients(uint32_t block);
+  // Releases the buffered gradient of one worker, if there is one.
+  void DropGradientOf(uint32_t block, uint32_t rank);
 
   // Sums the buffered gradients into a buffer of the block's own and releases
   // them. Returns the squared L2 norm of the mean gradient, fp64 in element
   // order; of a running mean 0, if it is finite.
   double ReduceGradients(uint32_t block, uint64_t sample_count,
                          Scratch* scratch);
+
+  // The same without the norm, for owners that hand the sum to others.
+  void SumGradients(uint32_t block, uint64_t sample_count, Scratch* scratch);
+  // The sum that ReduceGradients or SumGradients has made last, and the samples
+  // that are in it; 0: no gradient was left, and the sum means nothing. It
+  // stays as it is until the next of these calls for the block.
+  absl::Span<const float> reduced(uint32_t block) const {
+    return {blocks_[block].reduced.data(), blocks_[block].reduced.size()};
+  }
+  uint64_t reduced_samples(uint32_t block) const {
+    return blocks_[block].reduced_samples;
+  }
 
   // One optimizer step with the buffered (or reduced) gradients: their sum
   // divided by `sample_count` > 0, scaled down to clip_norm where
@@ -209,6 +221,11 @@ class DenseUpdater {
   };
 
   static size_t Stride(size_t count);
+  // Sums the buffered gradients into block->reduced, and calls visit(sum,
+  // count) for each piece of it. False: no gradient is left.
+  template <typename Visit>
+  bool Reduce(Block* block, uint64_t sample_count, Scratch* scratch,
+              Visit visit) const;
   // Calls visit(gradient, value, slots, count) for each piece of the block,
   // with the sum of its gradients, and releases them.
   template <typename Visit>

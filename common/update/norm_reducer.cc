@@ -17,6 +17,20 @@ std::string RoundText(const ReductionRound& round) {
 
 }  // namespace
 
+std::vector<double> SumNorms(ReductionStage stage,
+                             absl::Span<const uint32_t> tensors,
+                             absl::Span<const double> norms) {
+  const size_t width = NormsPerBlock(stage);
+  const bool by_tensor = stage == ReductionStage::kTrust;
+  const size_t groups = by_tensor ? tensors.back() + 1 : 1;
+  std::vector<double> sums(groups * width, 0);
+  for (size_t i = 0; i < norms.size(); ++i) {
+    const size_t group = by_tensor ? tensors[i / width] : 0;
+    sums[group * width + i % width] += norms[i];
+  }
+  return sums;
+}
+
 NormReducer::NormReducer(std::string role, std::vector<Owner> owners,
                          std::vector<uint32_t> tensors, std::string label)
     : role_(std::move(role)),
@@ -119,14 +133,8 @@ absl::Status NormReducer::Check(uint32_t rank, uint64_t incarnation,
 }
 
 void NormReducer::Reduce(Answers* out) {
-  const size_t width = NormsPerBlock(open_.stage);
   const bool by_tensor = open_.stage == ReductionStage::kTrust;
-  const size_t groups = by_tensor ? tensors_.back() + 1 : 1;
-  std::vector<double> sums(groups * width, 0);
-  for (size_t i = 0; i < norms_.size(); ++i) {
-    const size_t group = by_tensor ? tensors_[i / width] : 0;
-    sums[group * width + i % width] += norms_[i];
-  }
+  std::vector<double> sums = SumNorms(open_.stage, tensors_, norms_);
   reduced_ = std::exchange(open_, {});
   for (const Parked& call : parked_) {
     out->push_back({call.token, absl::OkStatus(), sums});

@@ -12,6 +12,13 @@
 
 namespace syncline {
 
+// Adds up what all blocks have brought to a stage, in the order of their ids:
+// `norms` has NormsPerBlock for each. kGradient: one sum over all; kTrust: two
+// for each tensor. `tensors`: of each block; of kTrust's blocks.
+std::vector<double> SumNorms(ReductionStage stage,
+                             absl::Span<const uint32_t> tensors,
+                             absl::Span<const double> norms);
+
 // At a job's ReductionRoot: collects the squared norms of every owner's blocks
 // for one round of a sync clock and sums them in block order, which is the
 // tensors' order and then that of the tables' slots, so that the result does

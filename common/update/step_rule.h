@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "common/regime/live_regimes.h"
 #include "common/regime/regime_schedule.h"
 #include "kernels/optimizer/learning_rate.h"
 #include "kernels/optimizer/optimizer.h"
@@ -16,6 +17,8 @@ struct StepRule {
   LearningRate learning_rate;
   RegimeSchedule regimes = {};  // learning_rate_factor
   double clip_norm = 0;         // 0: off
+  // In place of `regimes` where some come while the job runs; outlives this.
+  const LiveRegimes* live = nullptr;
 
   // Factor that turns the gradient of the loss summed over `sample_count` > 0
   // samples into that of the mean, scaled down to clip_norm where
@@ -26,7 +29,10 @@ struct StepRule {
   // clock's regime. Computed in double; a factor of 1 changes no bit.
   float RateAt(int64_t clock) const {
     return static_cast<float>(learning_rate.At(clock) *
-                              regimes.At(clock).learning_rate_factor);
+                              RegimeAt(clock).learning_rate_factor);
+  }
+  const TrainingRegime& RegimeAt(int64_t clock) const {
+    return live != nullptr ? live->At(clock) : regimes.At(clock);
   }
   // Both. `t` counts the updates of what is updated, so it is left to the
   // caller.

@@ -47,10 +47,14 @@ absl::StatusOr<DenseUpdater::Options> ReadUpdate(
   if (options.optimizer.kind == OptimizerKind::kRowWiseAdagrad) {
     return Unsupported("optimizer.kind", "ROW_WISE_ADAGRAD for dense tensors");
   }
+  // The workers have momentum, and clip, before they compress.
+  const bool dense_is_plain =
+      regimes.regimes()[0].compression.kind == GradientCompression::Kind::kDgc;
+  if (dense_is_plain) options.optimizer.kind = OptimizerKind::kSgd;
   SYNCLINE_ASSIGN_OR_RETURN(options.rule.learning_rate,
                             ReadLearningRate(spec.learning_rate()));
   options.rule.regimes = regimes;
-  options.rule.clip_norm = spec.optimizer().clip_norm();
+  if (!dense_is_plain) options.rule.clip_norm = spec.optimizer().clip_norm();
   SYNCLINE_ASSIGN_OR_RETURN(options.on_non_finite, ReadGradientPolicy(spec));
   return options;
 }

@@ -11,8 +11,21 @@
 namespace syncline {
 namespace {
 
+// The last shards, which are parts of the workers: only in a checkpoint of a
+// HYBRID job, which says where blocks are.
+uint32_t WorkerShards(const JobAssignment& assignment) {
+  return assignment.spec().strategy() == HYBRID &&
+                 !assignment.routing().block_shards().empty()
+             ? static_cast<uint32_t>(assignment.workers_size())
+             : 0;
+}
+
+// Those that are on the shards: in HYBRID none, the workers have them.
 std::vector<TensorSize> TensorSizes(const JobAssignment& assignment) {
   std::vector<TensorSize> tensors;
+  if (assignment.spec().strategy() == HYBRID && WorkerShards(assignment) == 0) {
+    return tensors;
+  }
   for (const ParameterInfo& parameter : assignment.parameters()) {
     // A product that does not fit is refused by the block map: keep it > 0.
     int64_t count = 1;
@@ -66,6 +79,13 @@ absl::StatusOr<RoutingTable> RoutingTable::Create(
                : Annotate(blocks.status(), "routing.block_shards");
   }
   table.blocks_ = *std::move(blocks);
+  const uint32_t of_workers = WorkerShards(assignment);
+  if (of_workers >= shards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("of ", shards, " shards the workers have ", of_workers,
+                     ", and the ps none, which have the rows"));
+  }
+  table.ps_shard_count_ = shards - of_workers;
   if (!routing.tables().empty() &&
       routing.tables_size() != assignment.tables_size()) {
     return absl::InvalidArgumentError(
@@ -75,7 +95,7 @@ absl::StatusOr<RoutingTable> RoutingTable::Create(
   for (int t = 0; t < assignment.tables_size(); ++t) {
     const bool is_given = !routing.tables().empty();
     absl::StatusOr<TableMap> map = TableMap::Create(
-        assignment.tables(t).slots(), shards,
+        assignment.tables(t).slots(), table.ps_shard_count_,
         is_given ? routing.tables(t).slot_shards()
                  : Routing::Table::default_instance().slot_shards());
     if (!map.ok()) {

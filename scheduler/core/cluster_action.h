@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/membership.h"
+#include "scheduler/core/stored_event.h"
 
 namespace syncline::scheduler {
 
@@ -54,10 +56,40 @@ struct AddressDoubted {
   std::string member;
   std::string why;
 };
+// The checkpoint that TakeCheckpoint of this number has asked for: it is whole,
+// or why there is none.
+struct CheckpointAnswered {
+  uint64_t request = 0;
+  absl::StatusOr<CheckpointInfo> outcome;
+};
+// Something has happened to a job: to be kept with its record. `left_out`: the
+// number of an event that is to be forgotten for it; 0: none.
+struct AppendEvent {
+  std::string job_id;
+  StoredEvent event = {};
+  uint64_t left_out = 0;
+};
+
+// The epoch of a newer scheduler, which a daemon has seen: the next start on
+// this state begins above it.
+struct PersistEpoch {
+  uint64_t epoch = 0;
+};
+// A member that an earlier scheduler gave a job has come back to it.
+struct MemberReattached {
+  std::string member;
+  std::string job_id;
+};
+// The state is older than what `member` has seen, as after a restore from a
+// backup.
+struct StateIsOld {
+  std::string member;
+};
 
 using ClusterAction =
     std::variant<SendCommand, EndSession, PersistJob, JobChanged, DeleteJob,
-                 ConfirmAddress, AddressDoubted>;
+                 ConfirmAddress, AddressDoubted, CheckpointAnswered,
+                 AppendEvent, PersistEpoch, MemberReattached, StateIsOld>;
 using ClusterActions = std::vector<ClusterAction>;
 
 }  // namespace syncline::scheduler

@@ -1,10 +1,13 @@
 #include "scheduler/core/describe.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/incarnation.h"
+#include "common/job/step_shares.h"
 
 namespace syncline::scheduler {
 
@@ -72,13 +75,20 @@ absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp) {
 }
 
 std::string StepWarning(const JobStatus& job, uint64_t train_samples) {
-  const uint64_t workers = job.workers_size();
-  const uint64_t batch = job.spec().training().batch_size();
-  if (train_samples == 0 || train_samples >= workers * batch) return "";
-  return absl::StrCat("\nwarning: a step takes ", workers * batch, " samples (",
-                      CountText(workers, "worker"), ", training.batch_size ",
-                      batch, "), but data.train has ", train_samples,
-                      ": each pass over the data is one smaller step");
+  const auto workers = static_cast<uint32_t>(job.workers_size());
+  const JobSpec spec = SpecForWorkers(job.spec(), workers);
+  const TrainingSpec& training = spec.training();
+  const auto samples =
+      static_cast<uint64_t>(SharesOf(training, std::max(1u, workers)).samples);
+  if (train_samples == 0 || train_samples >= samples) return "";
+  return absl::StrCat(
+      "\nwarning: a step takes ", samples, " samples (",
+      CountText(workers, "worker"),
+      training.global_batch() > 0
+          ? absl::StrCat(", training.global_batch ", training.global_batch())
+          : absl::StrCat(", training.batch_size ", training.batch_size()),
+      "), but data.train has ", train_samples,
+      ": each pass over the data is one smaller step");
 }
 
 std::string DeviceWarning(const JobStatus& job) {

@@ -1,5 +1,6 @@
 #include "scheduler/core/membership.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -71,6 +72,16 @@ absl::Status CheckTexts(const Register& request) {
   return ParseHostPort(member.http_address()).status();
 }
 
+// Its process is asked whether it lives; a newcomer has to wait for that alone.
+absl::Status KeptFor(const Member& absent) {
+  return absl::UnavailableError(absl::StrCat(
+      TaskText(absent.task()), " is kept for ",
+      MemberTextWithIncarnation(absent), ", host ", absent.hostname(), ", pid ",
+      absent.pid(),
+      ", which works for a job and may still come back: the scheduler has been "
+      "restarted"));
+}
+
 }  // namespace
 
 absl::Status Membership::CheckRequest(const Register& request) const {
@@ -125,6 +136,9 @@ absl::Status Membership::CheckFree(const TaskKey& task,
                                    const Register& request) const {
   const Member& member = request.member();
   const auto holder = live_.find(task);
+  if (holder != live_.end() && IsAbsent(holder->second.session)) {
+    return KeptFor(holder->second.member);
+  }
   if (holder != live_.end()) {
     return absl::AlreadyExistsError(absl::StrCat(
         TaskText(holder->second.member.task()), " is held by a live process: ",
@@ -154,6 +168,7 @@ absl::Status Membership::CheckAddressFree(const Member& member) const {
          other.pid() == member.pid())) {
       continue;
     }
+    if (IsAbsent(entry.session)) return KeptFor(other);
     return absl::AlreadyExistsError(absl::StrCat(
         TaskText(member.task()), ", host ", member.hostname(), ", pid ",
         member.pid(), ", advertises the address of a live process: ",
@@ -208,6 +223,20 @@ void Membership::Fence(uint64_t incarnation) {
   fenced_order_.pop_front();
 }
 
+bool Membership::Keep(SessionId session, const Member& member,
+                      absl::Time last_heard) {
+  SYNCLINE_CHECK(IsAbsent(session));
+  const TaskKey task = KeyOf(member.task());
+  if (live_.contains(task) ||
+      FindIncarnation(member.incarnation()) != nullptr) {
+    return false;
+  }
+  TakeOver(task, member.incarnation());
+  live_[task] = {member, session, last_heard};
+  by_session_[session] = task;
+  return true;
+}
+
 void Membership::Remove(SessionId session) {
   const auto it = by_session_.find(session);
   if (it == by_session_.end()) return;
@@ -227,7 +256,9 @@ void Membership::Rebind(SessionId older, SessionId session, absl::Time now) {
 
 void Membership::RecordHeartbeat(SessionId session, absl::Time now) {
   const auto it = by_session_.find(session);
-  if (it != by_session_.end()) live_.at(it->second).last_heard = now;
+  if (it == by_session_.end()) return;
+  Entry& entry = live_.at(it->second);
+  entry.last_heard = std::max(entry.last_heard, now);
 }
 
 std::vector<SessionId> Membership::Expired(absl::Time now,

@@ -26,6 +26,11 @@ inline constexpr size_t kMembersMax = 4096;
 // One stream of one daemon; given by the shell, never 0, never used twice.
 using SessionId = uint64_t;
 
+// Sessions from here on are of members that an earlier scheduler gave a job,
+// and that have not registered with this one yet. The shell gives smaller ones.
+inline constexpr SessionId kAbsentSessions = SessionId{1} << 63;
+inline bool IsAbsent(SessionId session) { return session >= kAbsentSessions; }
+
 // Which processes hold which tasks. Pure and thread-compatible.
 //
 // A process is live from Admit to Remove. A task belongs to at most one live
@@ -46,10 +51,18 @@ class Membership {
   // REQUIRES: its incarnation is not live. Errors: InvalidArgument (task,
   // address, incarnation, version, texts that are too long), AlreadyExists (a
   // live process holds the task, or has the address), FailedPrecondition
-  // (fenced), ResourceExhausted (kMembersMax are live).
+  // (fenced), ResourceExhausted (kMembersMax are live), Unavailable (the task
+  // or the address is kept for a member that is absent).
   absl::StatusOr<const Entry*> Admit(SessionId session, const Register& request,
                                      absl::Time now);
   void Remove(SessionId session);
+  // Takes in a member that is absent; it counts as heard of at `last_heard`,
+  // which may be to come. False: another process has its task or incarnation.
+  // REQUIRES: IsAbsent(session).
+  bool Keep(SessionId session, const Member& member, absl::Time last_heard);
+  // Whether a process with this registration may be a member at all. Errors: as
+  // Admit's InvalidArgument.
+  absl::Status CheckRequest(const Register& request) const;
   // The member of `older` has `session` now, and was heard of. REQUIRES: it is
   // live.
   void Rebind(SessionId older, SessionId session, absl::Time now);
@@ -70,7 +83,6 @@ class Membership {
   // Orders by TaskType's number, then index.
   using TaskKey = std::pair<int, uint32_t>;
 
-  absl::Status CheckRequest(const Register& request) const;
   TaskKey ChooseTask(const Register& request) const;
   absl::Status CheckFree(const TaskKey& task, const Register& request) const;
   absl::Status CheckAddressFree(const Member& member) const;

@@ -36,8 +36,9 @@ size_t BytesOf(absl::Span<const Message> entries) {
 absl::Status CheckMessageSizes(const JobSpec& spec,
                                absl::Span<const ParameterInfo> parameters,
                                absl::Span<const TableInfo> tables) {
-  const size_t participants =
-      size_t{spec.resources().workers()} + size_t{spec.resources().ps()} + 1;
+  const size_t participants = size_t{std::max(spec.resources().workers(),
+                                              spec.resources().max_workers())} +
+                              size_t{spec.resources().ps()} + 1;
   const size_t participant_bytes = participants * kParticipantBytesMax;
   const size_t model_bytes = BytesOf(parameters) + BytesOf(tables);
   const size_t spec_bytes = spec.ByteSizeLong();

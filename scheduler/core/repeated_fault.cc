@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "common/job/start_validator.h"
 #include "google/protobuf/util/message_differencer.h"
 
 namespace syncline::scheduler {
@@ -149,9 +150,9 @@ std::string OwnFault(absl::string_view line) {
   return absl::StrJoin(words, " ");
 }
 
-uint32_t ModelChecksum(const JobStatus& job) {
+uint32_t ChecksumOf(absl::string_view name, const JobStatus& job) {
   for (const Artifact& artifact : job.artifacts()) {
-    if (artifact.name() == "model.onnx") return artifact.crc32c();
+    if (artifact.name() == name) return artifact.crc32c();
   }
   return 0;
 }
@@ -160,10 +161,14 @@ uint32_t ModelChecksum(const JobStatus& job) {
 
 std::string FaultOf(const JobStatus& job) {
   if (job.state() != FAILED || job.transitions().empty()) return "";
-  const std::string& reason = job.transitions().rbegin()->reason();
+  return FaultIn(job.transitions().rbegin()->reason());
+}
+
+std::string FaultIn(absl::string_view reason) {
   // Later lines, and what the job waited for, are not about the fault itself.
-  const absl::string_view line = absl::string_view(reason).substr(
-      0, std::min(reason.find('\n'), reason.find("; the job waited for ")));
+  const absl::string_view line = reason.substr(
+      0, std::min({reason.find('\n'), reason.find("; the job waited for "),
+                   reason.find(kNextAttempt)}));
   if (absl::StrContains(line, " cannot reach ")) return "";  // the network's
   for (const auto& fault_in :
        {OwnFault, MissingMembers, HeldCut, UnpreparedMembers}) {
@@ -173,7 +178,8 @@ std::string FaultOf(const JobStatus& job) {
 }
 
 bool IsSameWork(const JobStatus& a, const JobStatus& b) {
-  return ModelChecksum(a) == ModelChecksum(b) &&
+  return ChecksumOf("model.onnx", a) == ChecksumOf("model.onnx", b) &&
+         ChecksumOf(kWeightsArtifact, a) == ChecksumOf(kWeightsArtifact, b) &&
          google::protobuf::util::MessageDifferencer::Equals(a.spec(), b.spec());
 }
 

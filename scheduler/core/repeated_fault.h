@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
 
 namespace syncline::scheduler {
@@ -19,7 +20,15 @@ namespace syncline::scheduler {
 // stands still, was waited for in vain or did not get prepared counts.
 std::string FaultOf(const JobStatus& job);
 
-// True if both jobs have the same model and the same spec.
+// The same of the reason of a transition, for which an attempt has ended. What
+// it says of the next attempt does not count.
+std::string FaultIn(absl::string_view reason);
+
+// Begins what the reason of a restart says of the next attempt.
+inline constexpr char kNextAttempt[] = "; attempt ";
+
+// True if both jobs have the same model, the same weights file (start.weights),
+// or none, and the same spec.
 bool IsSameWork(const JobStatus& a, const JobStatus& b);
 
 }  // namespace syncline::scheduler

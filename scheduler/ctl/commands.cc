@@ -1,6 +1,7 @@
 #include "scheduler/ctl/commands.h"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +13,8 @@
 #include "absl/time/clock.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/base/trace_id.h"
+#include "common/job/start_validator.h"
 #include "common/system/file.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
@@ -21,6 +24,7 @@
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/table_text.h"
 #include "scheduler/ctl/text/weights_text.h"
+#include "scheduler/ctl/text/why_text.h"
 #include "scheduler/ctl/watch.h"
 
 namespace syncline::ctl {
@@ -32,6 +36,8 @@ constexpr uint64_t kLargeBytes = 16 << 20;
 constexpr char kOwnerFile[] = ".syncline-job";
 constexpr uint64_t kOwnerBytesMax = 1 << 10;
 constexpr int kFoldersMax = 1000;
+// Of a job that is asked about: the last ones.
+constexpr size_t kWhyEvents = 5;
 
 // Watches until the end, or until Ctrl-C, which leaves the job as it is.
 int WatchAndReport(JobsClient* client, const std::string& job_id,
@@ -59,6 +65,23 @@ std::string CapacityWarningOf(JobsClient* client, const JobSpec& spec) {
   const auto cluster = client->GetCluster();
   // If that cannot be told the job is queued all the same.
   return cluster.ok() ? CapacityWarning(spec, *cluster) : "";
+}
+
+// The trace id of a submission. Errors: InvalidArgument: --trace-id is none. A
+// TRACEPARENT that is none was meant for others: *notes says so.
+absl::StatusOr<std::string> ChooseTraceId(const SubmitOptions& options,
+                                          std::vector<std::string>* notes) {
+  if (!options.trace_id.empty()) {
+    const std::string given = absl::AsciiStrToLower(options.trace_id);
+    SYNCLINE_RETURN_IF_ERROR(CheckTraceId("--trace-id", given));
+    return given;
+  }
+  if (options.traceparent.empty()) return NewTraceId();
+  auto trace_id = TraceIdOfParent(options.traceparent);
+  if (trace_id.ok()) return trace_id;
+  notes->push_back(absl::StrCat(trace_id.status().message(),
+                                "; the job has a trace id of its own"));
+  return NewTraceId();
 }
 
 // One object in JSON, so that a program that reads the id reads the warnings
@@ -133,7 +156,11 @@ absl::StatusOr<std::vector<Artifact>> ChooseArtifacts(
   std::vector<Artifact> chosen;
   if (names.empty()) {
     for (const Artifact& artifact : job.artifacts()) {
-      if (artifact.name() != kSubmittedModel) chosen.push_back(artifact);
+      if (artifact.name() == kSubmittedModel ||
+          artifact.name() == kWeightsArtifact) {
+        continue;
+      }
+      chosen.push_back(artifact);
     }
     return chosen;
   }
@@ -224,17 +251,26 @@ absl::StatusOr<std::string> MakeNumberedDir(const std::string& path) {
 
 int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
               const Console& console) {
-  const auto job = LoadJobFile(options.job_file, options.overrides);
+  auto job = LoadJobFile(options.job_file, options.overrides);
   if (!job.ok()) {
     console.PrintError(job.status());
     return kExitFailed;  // whatever the code: the file is at fault
   }
   InterruptSignals interrupts;
   JobsClient client(scheduler);
+  const absl::Status start =
+      FillStart(&client, options.start, &job->spec, &job->notes);
+  if (!start.ok()) return console.PrintError(start);
+  const auto trace_id = ChooseTraceId(options, &job->notes);
+  if (!trace_id.ok()) {
+    console.PrintError(trace_id.status());
+    return kExitUsage;
+  }
   const auto submitted = client.Submit(
       job->spec, job->model_file,
       options.client_key.empty() ? RandomClientKey() : options.client_key,
-      ShowTransfer("model", console, &interrupts));
+      ShowTransfer("model", console, &interrupts), *trace_id,
+      job->weights_file);
   if (!submitted.ok()) return console.PrintError(submitted.status());
   std::vector<std::string> warnings = job->notes;
   const std::string capacity = CapacityWarningOf(&client, job->spec);
@@ -283,6 +319,36 @@ int RunGet(const std::string& scheduler, const std::string& job_id,
     console.PrintJson(*job);
   } else {
     console.out << JobDetails(*job, absl::Now()) << std::flush;
+  }
+  return kExitOk;
+}
+
+int RunWhy(const std::string& scheduler, const std::string& job_id,
+           const Console& console) {
+  JobsClient client(scheduler);
+  const auto job = client.Get(job_id);
+  if (!job.ok()) return console.PrintError(job.status());
+  InterruptSignals interrupts;
+  std::deque<JobEvent> last;
+  // It can be said without them.
+  client
+      .Events(
+          job_id, /*follow=*/false,
+          [&last](const JobEvent& event) {
+            last.push_back(event);
+            if (last.size() > kWhyEvents) last.pop_front();
+          },
+          &interrupts)
+      .IgnoreError();
+  const std::vector<JobEvent> events(last.begin(), last.end());
+  const std::string why = WhyText(*job, absl::Now(), events);
+  if (console.json) {
+    google::protobuf::Struct object;
+    SetField(&object, "job_id", job_id);
+    SetField(&object, "why", why);
+    console.PrintJson(object);
+  } else {
+    console.out << why << std::flush;
   }
   return kExitOk;
 }

@@ -12,6 +12,7 @@
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/start_command.h"
 #include "scheduler/ctl/text/console.h"
 
 namespace syncline::ctl {
@@ -22,6 +23,11 @@ struct SubmitOptions {
   // SubmitBegin.client_key; empty: a random one.
   std::string client_key;
   bool watch = false;
+  StartOptions start = {};
+  // SubmitBegin.trace_id; empty: that of `traceparent`, the value of
+  // TRACEPARENT, else a new one.
+  std::string trace_id = {};
+  std::string traceparent = {};
 };
 // `scheduler` is its address. Ctrl-C while watching leaves the job alone.
 int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
@@ -33,6 +39,9 @@ int RunList(const std::string& scheduler,
             const std::vector<std::string>& states, uint32_t limit,
             const Console& console);
 int RunGet(const std::string& scheduler, const std::string& job_id,
+           const Console& console);
+// Why the job waits, is slow, went back or has ended.
+int RunWhy(const std::string& scheduler, const std::string& job_id,
            const Console& console);
 int RunCancel(const std::string& scheduler, const std::string& job_id,
               const std::string& reason, const Console& console);

@@ -12,12 +12,17 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/job/compression_rules.h"
 #include "common/job/field_locations.h"
 #include "common/job/job_spec_override.h"
 #include "common/job/job_spec_parser.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/name_rule.h"
 #include "common/job/precision_validator.h"
+#include "common/job/quorum_validator.h"
+#include "common/job/start_validator.h"
 #include "common/model/job_check.h"
+#include "common/model/start_weights.h"
 #include "common/system/file.h"
 
 namespace syncline::ctl {
@@ -46,6 +51,34 @@ void Override(const JobOverrides& overrides, JobSpec* spec) {
   if (overrides.recompute_segments) {
     training->set_recompute_segments(*overrides.recompute_segments);
   }
+}
+
+// start.weights and what belongs to it.
+void OverrideWeights(const JobOverrides& overrides, JobSpec* spec,
+                     std::vector<std::string>* problems) {
+  if (!overrides.weights.empty()) {
+    std::error_code error;
+    spec->mutable_start()->set_weights(
+        std::filesystem::absolute(overrides.weights, error)
+            .lexically_normal()
+            .string());
+  }
+  if (!overrides.renames.empty()) {
+    StartSpec* const start = spec->mutable_start();
+    const auto of_file = start->names();
+    start->clear_names();
+    for (const std::string& rename : overrides.renames) {
+      const auto rule = ParseNameRule(rename);
+      if (rule.ok()) {
+        *start->add_names() = *rule;
+      } else {
+        problems->push_back(
+            absl::StrCat("--rename: ", rule.status().message()));
+      }
+    }
+    start->mutable_names()->MergeFrom(of_file);
+  }
+  if (overrides.allow_missing) spec->mutable_start()->set_allow_missing(true);
 }
 
 // Returns the paths of the fields that were set.
@@ -118,6 +151,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   JobReading reading = ReadJobSpec(text, path);
   JobSpec& spec = reading.spec;
   Override(overrides, &spec);
+  OverrideWeights(overrides, &spec, &reading.problems);
   JobProblems problems;
   const std::vector<std::string> set =
       ApplySettings(overrides.settings, &spec, &reading.problems);
@@ -138,6 +172,11 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
            model == nullptr ? std::vector<std::string>() : model->notes()) {
         job.notes.push_back(absl::StrCat(job.model_file, ": ", note));
       }
+      if (model != nullptr && StartsFromWeights(spec)) {
+        job.weights_file = BesideJobFile(path, spec.start().weights());
+        CheckStartWeights(spec, *model, job.training, job.weights_file,
+                          job.weights_file, &problems.of_fields, &job.notes);
+      }
     }
   }
   std::vector<std::string> all = std::move(reading.problems);
@@ -157,6 +196,12 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(all));
   if (const std::string note = PrecisionNote(spec); !note.empty()) {
     job.notes.push_back(absl::StrCat(path, ": ", note));
+  }
+  if (const std::string note = CompressionNote(spec); !note.empty()) {
+    job.notes.push_back(absl::StrCat(path, ": ", note));
+  }
+  if (const std::string note = QuorumNote(spec); !note.empty()) {
+    job.notes.push_back(absl::StrCat("warning: ", path, ": ", note));
   }
   // Here alone: the scheduler writes it into each spec that does not set it.
   if (spec.durability() == CHECKPOINT) {

@@ -17,6 +17,8 @@ struct JobFile {
   JobSpec spec;  // as written, defaults left out
   // model.path, taken relative to the job file's folder.
   std::string model_file;
+  // start.weights likewise; empty: there is none.
+  std::string weights_file = {};
   // How the spec, with its defaults, lies over the model.
   TrainingGraph training;
   // Notes that the user must read before training, one line each: Model::notes,
@@ -33,6 +35,11 @@ struct JobOverrides {
   std::optional<uint32_t> recompute_segments = std::nullopt;
   // "path=value" each, see OverrideField; later ones win, and over the above.
   std::vector<std::string> settings = {};
+  // start.weights, relative to the working directory; empty: as the file says.
+  std::string weights = {};
+  // start.names, "old.*=new.*" each, before those of the file.
+  std::vector<std::string> renames = {};
+  bool allow_missing = false;
 };
 
 // Reads and checks everything that can be checked without the cluster: syntax,

@@ -29,12 +29,15 @@ class JobsClient {
 
   // The job, once it is queued and durable. Where the answer is lost it asks
   // again, with the same `client_key`, which makes that one submission; for
-  // some seconds. An empty key: one attempt. Errors also: AlreadyExists: the
-  // key is that of another job.
+  // some seconds. An empty key: one attempt. `weights_file`: that of
+  // start.weights; empty: none. Errors also: AlreadyExists: the key is that of
+  // another job.
   absl::StatusOr<SubmitResponse> Submit(const JobSpec& spec,
                                         const std::string& model_file,
                                         const std::string& client_key,
-                                        const Transferred& transferred);
+                                        const Transferred& transferred,
+                                        const std::string& trace_id = "",
+                                        const std::string& weights_file = "");
   absl::StatusOr<JobStatus> Get(const std::string& job_id);
   // As many as request.limit says (0: 100), page after page; jobs that come
   // meanwhile are not among them. Without next_page_token.
@@ -44,14 +47,49 @@ class JobsClient {
   absl::StatusOr<ClusterStatus> GetCluster();
   absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id);
 
+  // Calls `on_event` with what has happened to a job, the oldest first; with
+  // `follow` also with what happens, until the job has ended. `interrupts`,
+  // here and below, outlives the call. Errors also: Cancelled: Ctrl-C.
+  absl::Status Events(const std::string& job_id, bool follow,
+                      const std::function<void(const JobEvent&)>& on_event,
+                      InterruptSignals* interrupts);
+  // Has the job make a checkpoint; returns once that is whole. Errors also:
+  // FailedPrecondition: there is none, or it took longer than `timeout`.
+  absl::StatusOr<CheckpointInfo> TakeCheckpoint(const std::string& job_id,
+                                                absl::Duration timeout);
+
+  // Whether a member gets jobs from here on, and leaves the one that it has.
+  // Errors also: NotFound: there is no such member; FailedPrecondition: its job
+  // cannot leave it.
+  absl::StatusOr<JobStatus> Scale(const ScaleRequest& request);
+  absl::StatusOr<SetMemberUseResponse> SetMemberUse(
+      const SetMemberUseRequest& request);
+
   // The name of the artifact that the worker will store.
   absl::StatusOr<std::string> Profile(const ProfileRequest& request);
+  // Asks a running job for another regime; waits until the change is made, at
+  // most `timeout`. Errors also: FailedPrecondition: it was not made, or
+  // another change is under way; InvalidArgument: the job cannot make it;
+  // DeadlineExceeded: it may still be made.
+  absl::StatusOr<RegimeTransition> ChangeRegime(
+      const ChangeRegimeRequest& request, absl::Duration timeout);
 
   // Writes the artifact to `to_file`, complete and with the right checksum, or
   // not at all. `size_bytes` is what JobStatus says.
   absl::Status Download(const std::string& job_id, const Artifact& artifact,
                         const std::string& to_file,
                         const Transferred& transferred);
+
+  // Writes an archive of the scheduler's state to `to_file`, complete or not at
+  // all. The total that `transferred` is told is 0: it is not known.
+  absl::Status BackupState(const std::string& to_file,
+                           const Transferred& transferred);
+  // Calls `on_lines` with what the members of a job log, until there is no
+  // more, or until it returns false, which is no error. Errors also: Cancelled:
+  // Ctrl-C.
+  absl::Status Logs(const LogsRequest& request,
+                    const std::function<bool(const LogLines&)>& on_lines,
+                    InterruptSignals* interrupts);
 
   // Follows the job to its final state and returns that. `on_status` sees every
   // change, `on_idle` runs at least five times a second; the first status
@@ -75,6 +113,7 @@ class JobsClient {
  private:
   absl::StatusOr<SubmitResponse> SubmitOnce(const SubmitBegin& begin,
                                             const std::string& model_file,
+                                            const std::string& weights_file,
                                             const Transferred& transferred);
   // One stream. OK: it delivered a final state. *heard_at: the last message.
   absl::Status FollowOnce(const std::string& job_id,

@@ -110,7 +110,8 @@ class LocalRun {
     SYNCLINE_ASSIGN_OR_RETURN(
         const SubmitResponse submitted,
         client.Submit(job_.spec, job_.model_file, RandomClientKey(),
-                      ShowTransfer("model", console_, &interrupts_)));
+                      ShowTransfer("model", console_, &interrupts_),
+                      /*trace_id=*/"", job_.weights_file));
     const std::string& job_id = submitted.job_id();
     const auto end = WatchOnConsole(&client, job_id, console_, &interrupts_,
                                     [&](const JobStatus& latest) {
@@ -166,7 +167,8 @@ class LocalRun {
     cluster.ps = static_cast<int>(resources.ps());
     cluster.evaluator = options_.evaluator;
     cluster.threads_per_worker = ThreadsPerWorker(options_, cluster.workers);
-    Say(absl::StrCat("starting a cluster of ", cluster.ps, " ps",
+    Say(absl::StrCat("starting a cluster of ",
+                     cluster.ps > 0 ? absl::StrCat(cluster.ps, " ps") : "no ps",
                      cluster.evaluator ? ", an evaluator" : "", " and ",
                      FormatAmount(cluster.workers, "worker"), " (",
                      FormatAmount(cluster.threads_per_worker, "thread"),

@@ -4,7 +4,10 @@
 #include <optional>
 #include <string>
 
+#include "common/rpc/transport_security.h"
+#include "scheduler/ctl/checkpoints_command.h"
 #include "scheduler/ctl/plan_command.h"
+#include "scheduler/ctl/state_command.h"
 
 namespace syncline::ctl {
 
@@ -13,8 +16,14 @@ struct SynctlEnvironment {
   std::optional<std::string> tf_config;  // TF_CONFIG
   std::string scheduler;                 // SYNCLINE_SCHEDULER
   std::string data_root;                 // SYNCLINE_DATA
+  TlsFiles tls;                          // SYNCLINE_TLS_CERT, _KEY and _CA
+  std::string token;                     // SYNCLINE_TOKEN
+  std::string token_file;                // SYNCLINE_TOKEN_FILE
+  std::string traceparent;               // TRACEPARENT
   std::string binary_dir;                // where synctl's executable is
   JobPlanner planner;                    // what worker and ps plan
+  CheckpointTools checkpoints;           // what they write
+  StateChecker state_checker;            // of the scheduler
 };
 
 // Parses the arguments and runs the command. Returns the exit code; see

@@ -1,8 +1,13 @@
 #include "scheduler/ctl/watch.h"
 
+#include <ostream>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "common/job/blame_text.h"
+#include "common/job/quorum_validator.h"
 #include "common/job/skipped_text.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
@@ -47,6 +52,27 @@ void PrintSkipped(const JobStatus& job, const Console& console) {
   }
 }
 
+// Who was left behind, and what that cost.
+void PrintLeftBehind(const JobStatus& job, const Console& console) {
+  if (!LeavesBehind(job.spec().consistency().mode())) return;
+  constexpr size_t kLinesMax = 8;
+  for (const std::string& line : BlameLines(job, kLinesMax)) {
+    console.out << "  " << line << std::endl;
+  }
+}
+
+void PrintReason(const JobStatus& job, std::ostream& out) {
+  out << "  " << absl::StrReplaceAll(ReasonText(job), {{"\n", "\n  "}})
+      << std::endl;
+}
+
+// Not all of its steps were made, or some of its files were not stored: more to
+// say than that it is done.
+bool HasMoreToSay(const JobStatus& job) {
+  return job.progress().clock() < job.progress().clocks_total() ||
+         absl::StrContains(ReasonText(job), '\n');
+}
+
 }  // namespace
 
 int PrintOutcome(const JobStatus& job, const Console& console) {
@@ -62,14 +88,19 @@ int PrintOutcome(const JobStatus& job, const Console& console) {
       console.out << "  " << EvaluationText(*job.evaluations().rbegin())
                   << std::endl;
     }
+    if (HasMoreToSay(job)) PrintReason(job, console.out);
     PrintSkipped(job, console);
+    PrintLeftBehind(job, console);
     return code;
   }
   const char* what = job.state() == CANCELLED ? " was cancelled" : " failed";
-  console.err << name << what << after << ":\n  "
-              << absl::StrReplaceAll(ReasonText(job), {{"\n", "\n  "}})
-              << std::endl;
+  console.err << name << what << after << ":\n";
+  PrintReason(job, console.err);
   PrintSkipped(job, console);
+  if (!job.trace_id().empty()) {
+    console.err << "  trace=" << job.trace_id() << " (synctl logs "
+                << job.job_id() << ")" << std::endl;
+  }
   if (code == kExitRetryable) {
     console.err << "  The job itself is not at fault; it may be submitted "
                    "again (exit code "

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
 
@@ -53,21 +54,25 @@ absl::Status ArtifactStore::CheckName(const std::string& name) {
       kNameMax, " characters"));
 }
 
-absl::Status ArtifactStore::CheckRoom(uint64_t bytes) const {
+absl::StatusOr<ArtifactStore::Disk> ArtifactStore::DiskSpace() const {
   std::error_code error;
   const std::filesystem::space_info space =
       std::filesystem::space(incoming_, error);
   if (error) return FileError(error.value(), "use", incoming_);
-  const uint64_t reserve =
-      std::min(kReserveBytes, uint64_t{space.capacity} / kReserveShare);
-  if (space.available >= reserve && space.available - reserve >= bytes) {
+  return Disk{.bytes = space.capacity, .free_bytes = space.available};
+}
+
+absl::Status ArtifactStore::CheckRoom(uint64_t bytes) const {
+  SYNCLINE_ASSIGN_OR_RETURN(const Disk disk, DiskSpace());
+  const uint64_t reserve = std::min(kReserveBytes, disk.bytes / kReserveShare);
+  if (disk.free_bytes >= reserve && disk.free_bytes - reserve >= bytes) {
     return absl::OkStatus();
   }
   const std::string asked = bytes == 0
                                 ? "; free some, or give another --state-dir"
                                 : absl::StrCat(", and ", bytes, " are needed");
   return absl::ResourceExhaustedError(absl::StrCat(
-      "No space left: the disk of ", incoming_, " has ", space.available,
+      "No space left: the disk of ", incoming_, " has ", disk.free_bytes,
       " bytes free; ", reserve, " are kept for the records of jobs", asked));
 }
 
@@ -97,7 +102,9 @@ absl::StatusOr<Artifact> ArtifactStore::Commit(FileChunkWriter* upload,
   SYNCLINE_RETURN_IF_ERROR(CheckName(name));
   const std::string path = PathOf(job_id, name);
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(path.substr(0, path.find_last_of('/'))));
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kResultStore));
   SYNCLINE_RETURN_IF_ERROR(upload->Commit(path));
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kResultStored));
   Artifact artifact;
   artifact.set_name(name);
   artifact.set_size_bytes(upload->size_bytes());

@@ -32,6 +32,12 @@ class ArtifactStore {
   // job records and logs. Errors: ResourceExhausted, with the numbers; NotFound
   // and others by errno: the directory is gone or cannot be asked.
   absl::Status CheckRoom(uint64_t bytes) const;
+  // Of the disk that it is on. Errors: NotFound and others by errno.
+  struct Disk {
+    uint64_t bytes = 0;
+    uint64_t free_bytes = 0;  // for this process
+  };
+  absl::StatusOr<Disk> DiskSpace() const;
   // Where an upload collects its chunks; `declared_bytes` as FileChunkWriter's.
   // Errors: as CheckRoom, of the bytes that are declared; ResourceExhausted:
   // more than bytes_max.
@@ -49,14 +55,20 @@ class ArtifactStore {
   std::string FolderOf(const std::string& job_id) const;
   std::string PathOf(const std::string& job_id, const std::string& name) const;
 
+  // That it was opened with.
+  const std::string& directory() const { return directory_; }
+
   absl::Status DeleteJob(const std::string& job_id);
   // Ids of the jobs that have a folder, in order.
   absl::StatusOr<std::vector<std::string>> ListJobs() const;
 
  private:
-  explicit ArtifactStore(std::string directory)
-      : jobs_(directory + "/jobs"), incoming_(directory + "/incoming") {}
+  explicit ArtifactStore(const std::string& directory)
+      : directory_(directory),
+        jobs_(directory + "/jobs"),
+        incoming_(directory + "/incoming") {}
 
+  const std::string directory_;
   const std::string jobs_;
   const std::string incoming_;
   std::atomic<uint64_t> next_upload_{1};

@@ -5,6 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/base/trace_id.h"
+#include "common/job/start_validator.h"
+#include "common/system/job_logs.h"
 #include "common/system/log.h"
 #include "common/system/secret.h"
 #include "scheduler/core/describe.h"
@@ -23,6 +26,7 @@ ClusterCore::Options WithSecrets(ClusterCore::Options options) {
   return options;
 }
 
+constexpr char kModelArtifact[] = "model.onnx";
 // Also how often a watcher sees progress.
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(200);
 // A loop that has done nothing for so long is stuck on the disk.
@@ -34,7 +38,10 @@ ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
                          StateStore* state, ArtifactStore* artifacts,
                          SchedulerMetrics* metrics)
     : idle_limit_(options.idle_limit),
+      check_owner_(options.check_owner),
+      on_superseded_(options.on_superseded),
       confirmer_(options.confirmer),
+      state_(state),
       artifacts_(artifacts),
       metrics_(metrics),
       records_(state, metrics),
@@ -45,15 +52,29 @@ ControlLoop::ControlLoop(const Options& options, StateStore::Loaded restored,
     LogError("job record left out").Job(record.job_id).Status(record.why);
     unreadable.push_back(record.job_id);
   }
+  for (const StoredJob& job : restored.jobs) {
+    SetJobTrace(job.status.job_id(), job.status.trace_id());
+  }
   metrics_->SetUnreadable(unreadable.size());
   std::vector<std::string> taken_ids = std::move(restored.without_record);
   taken_ids.insert(taken_ids.end(), unreadable.begin(), unreadable.end());
   // No other thread is there yet, but the annotations want the lock.
   Handle(
       [&](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        core->RestoreUses(restored.uses);
         core->Restore(std::move(restored.jobs), taken_ids, now, actions);
       },
       clock_.Now());
+  size_t absent = 0;
+  {
+    MutexLock lock(&mu_);
+    absent = core_.absent_count();
+  }
+  if (absent > 0) {
+    LogInfo("jobs that were running go on; their members are awaited")
+        .Field("members", absent)
+        .Field("for", absl::FormatDuration(options.core.reattach_window));
+  }
   ticker_.emplace("scheduler-tick", kTickPeriod, [this] { Tick(); });
 }
 
@@ -62,21 +83,39 @@ ControlLoop::~ControlLoop() { Stop(); }
 void ControlLoop::Stop() {
   ticker_->Stop();
   thread_.Stop();
+  EndRegimeWaiters();
+  checkpoint_waiters_.AnswerAll(SchedulerStopping());
 }
 
 bool ControlLoop::Post(Event event, std::function<void()> after) {
-  return thread_.TrySubmit(
-      [this, event = std::move(event), after = std::move(after)] {
-        Handle(event, clock_.Now());
-        if (after) after();
-      });
+  return thread_.TrySubmit([this, event = std::move(event),
+                            after = std::move(after),
+                            arrived = MonotonicNow()] {
+    Handle(event, clock_.Now());
+    metrics_->CountHandled(MonotonicNow() - arrived);
+    if (after) after();
+  });
+}
+
+bool ControlLoop::OwnsState() {
+  if (superseded_) return false;
+  const absl::Status owner =
+      check_owner_ == nullptr ? absl::OkStatus() : check_owner_();
+  if (owner.ok()) return true;
+  superseded_ = true;
+  draining_ = true;
+  LogError("this scheduler has been replaced").Status(owner);
+  if (on_superseded_ != nullptr) on_superseded_(owner);
+  return false;
 }
 
 void ControlLoop::Handle(const Event& event, absl::Time now) {
+  if (!OwnsState()) return;
   ClusterActions actions;
   {
     MutexLock lock(&mu_);
     event(&core_, now, &actions);
+    core_.RecordEvents(now, &actions);
   }
   Execute(actions);
 }
@@ -94,15 +133,17 @@ void ControlLoop::Tick() {
              now);
     }
     HandleLateAnswers();
-    records_.Retry([this](const std::string& job_id) { return Get(job_id); },
+    if (!OwnsState()) return;
+    records_.Retry([this](const std::string& job_id) { return Record(job_id); },
                    clock_.Now());
+    records_.RetryEvents(
+        [this](const std::string& job_id) { return Events(job_id, 0); },
+        clock_.Now());
     NotifyChanged();
     EndIdle();
     MutexLock lock(&mu_);
     ticked_ = MonotonicNow();
-    metrics_->Observe(core_);
-    metrics_->CountLost(static_cast<double>(core_.lost_count() - lost_seen_));
-    lost_seen_ = core_.lost_count();
+    metrics_->Observe(core_, now);
   });
   if (!queued) tick_queued_ = false;
 }
@@ -119,14 +160,31 @@ void ControlLoop::Execute(const ClusterActions& actions) {
     } else if (auto* changed = std::get_if<JobChanged>(&action)) {
       watchers_.MarkChanged(changed->job_id);
       if (changed->transition) OnTransition(changed->job_id);
+      AnswerRegimeWaiter(changed->job_id);
     } else if (auto* old = std::get_if<DeleteJob>(&action)) {
       Forget(*old);
     } else if (auto* confirm = std::get_if<ConfirmAddress>(&action)) {
       Confirm(*confirm);
+    } else if (auto* epoch = std::get_if<PersistEpoch>(&action)) {
+      LogInfo("scheduler epoch").Field("epoch", epoch->epoch);
+      records_.WriteEpoch(epoch->epoch, clock_.Now());
+    } else if (auto* back = std::get_if<MemberReattached>(&action)) {
+      LogInfo("a member has come back to its job")
+          .Job(back->job_id)
+          .Field("member", back->member);
+    } else if (auto* state = std::get_if<StateIsOld>(&action)) {
+      LogWarning(
+          "the state of this scheduler is older than its cluster, as after a "
+          "restore from a backup: jobs that it does not know are stopped")
+          .Field("as_seen_by", state->member);
     } else if (auto* doubted = std::get_if<AddressDoubted>(&action)) {
       LogWarning("member not confirmed: no job is placed on it")
           .Field("member", doubted->member)
           .Field("why", doubted->why);
+    } else if (auto* answered = std::get_if<CheckpointAnswered>(&action)) {
+      checkpoint_waiters_.Answer(answered->request, answered->outcome);
+    } else if (auto* append = std::get_if<AppendEvent>(&action)) {
+      records_.WriteEvent(*append, clock_.Now());
     }
   }
 }
@@ -162,8 +220,13 @@ void ControlLoop::HandleLateAnswers() {
 
 void ControlLoop::SendTo(const SendCommand& send) {
   const std::shared_ptr<Session> session = FindSession(send.session);
-  if (!send.message.has_registered()) {
-    if (session != nullptr) session->Send(send.message);
+  SchedulerMessage message = send.message;
+  {
+    MutexLock lock(&mu_);
+    message.set_scheduler_epoch(core_.epoch());
+  }
+  if (!message.has_registered()) {
+    if (session != nullptr) session->Send(message);
     return;
   }
   LogInfo("member registered").Field("member", MemberOf(send.session));
@@ -175,15 +238,21 @@ void ControlLoop::SendTo(const SendCommand& send) {
     const auto stream = sessions_.find(send.session);
     if (stream != sessions_.end()) stream->second.secret = *secret;
   }
-  SchedulerMessage message = send.message;
   message.mutable_registered()->set_session_secret(*secret);
+  message.mutable_registered()->set_scheduler_epoch(message.scheduler_epoch());
   session->Send(message);
 }
 
 void ControlLoop::Persist(const std::string& job_id, bool durable) {
-  const auto status = Get(job_id);
-  if (!status.ok()) return;
-  records_.Write(*status, durable, clock_.Now());
+  const auto record = Record(job_id);
+  if (!record.ok()) return;
+  records_.Write(*record, durable, clock_.Now());
+}
+
+absl::StatusOr<JobRecord> ControlLoop::Record(const std::string& job_id) const {
+  MutexLock lock(&mu_);
+  SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
+  return job->Record(clock_.Now());
 }
 
 // The files first: those without a record would be kept for ever.
@@ -291,6 +360,19 @@ void ControlLoop::OnClosed(SessionId id) {
   });
 }
 
+bool ControlLoop::OnRevoked(SessionId id, const absl::Status& why) {
+  const std::string member = MemberOf(id);
+  const bool posted = Post(
+      [id, why](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        core->OnRevoked(id, why, now, actions);
+      });
+  if (!posted) return false;
+  LogWarning("a daemon's session ends: its certificate was revoked")
+      .Field("member", member)
+      .Status(why);
+  return true;
+}
+
 std::string ControlLoop::MemberOf(SessionId id) const {
   MutexLock lock(&mu_);
   const Membership::Entry* entry = core_.membership().Find(id);
@@ -305,17 +387,27 @@ std::shared_ptr<ControlLoop::Session> ControlLoop::FindSession(
 }
 
 absl::StatusOr<std::optional<std::string>> ControlLoop::FindRepeated(
-    const CheckedJob& job, uint64_t model_bytes, uint32_t model_crc32c) const {
-  Artifact model;
-  model.set_size_bytes(model_bytes);
-  model.set_crc32c(model_crc32c);
+    const CheckedJob& job, absl::Span<const Artifact> files) const {
   MutexLock lock(&mu_);
-  return core_.FindRepeated(job.client_key, job.spec, model);
+  return core_.FindRepeated(job.client_key, job.spec, files);
 }
 
 void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
-                         Submitted done) {
-  const auto first = FindRepeated(job, model->size_bytes(), model->crc32c());
+                         FileChunkWriter* weights, Submitted done) {
+  struct Upload {
+    const char* name;
+    FileChunkWriter* file;
+  };
+  std::vector<Upload> uploads = {{kModelArtifact, model}};
+  if (weights != nullptr) uploads.push_back({kWeightsArtifact, weights});
+  std::vector<Artifact> files;
+  for (const Upload& upload : uploads) {
+    Artifact& file = files.emplace_back();
+    file.set_name(upload.name);
+    file.set_size_bytes(upload.file->size_bytes());
+    file.set_crc32c(upload.file->crc32c());
+  }
+  const auto first = FindRepeated(job, files);
   if (!first.ok()) return done(first.status());
   if (first->has_value()) return done(Submission{**first, /*repeated=*/true});
   std::string job_id;
@@ -323,13 +415,20 @@ void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
     MutexLock lock(&mu_);
     job_id = core_.NextJobId();
   }
-  // The file first: a record without its model would be worse than a file
+  // The files first: a record without its model would be worse than a file
   // without a record.
-  const auto artifact = artifacts_->Commit(model, job_id, "model.onnx");
-  if (!artifact.ok()) return done(artifact.status());
+  for (size_t i = 0; i < uploads.size(); ++i) {
+    auto artifact =
+        artifacts_->Commit(uploads[i].file, job_id, uploads[i].name);
+    if (!artifact.ok()) {
+      artifacts_->DeleteJob(job_id).IgnoreError();
+      return done(artifact.status());
+    }
+    files[i] = *std::move(artifact);
+  }
   const bool queued = thread_.TrySubmit(
-      [this, job_id, job = std::move(job), artifact = *artifact, done] {
-        const auto submission = Enqueue(job_id, job, artifact);
+      [this, job_id, job = std::move(job), files = std::move(files), done] {
+        const auto submission = Enqueue(job_id, job, files);
         metrics_->CountSubmit(submission.ok());
         if (!submission.ok() || submission->repeated) {
           const absl::Status deleted = artifacts_->DeleteJob(job_id);
@@ -341,25 +440,32 @@ void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
 }
 
 absl::StatusOr<ControlLoop::Submission> ControlLoop::Enqueue(
-    const std::string& job_id, const CheckedJob& job, const Artifact& model) {
+    const std::string& job_id, const CheckedJob& job,
+    absl::Span<const Artifact> files) {
   // The first one may have come while this one's file was written.
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const auto first, FindRepeated(job, model.size_bytes(), model.crc32c()));
+  if (!OwnsState()) return SchedulerStopping();
+  SYNCLINE_ASSIGN_OR_RETURN(const auto first, FindRepeated(job, files));
   if (first.has_value()) return Submission{*first, /*repeated=*/true};
   const absl::Time now = clock_.Now();
   StoredJob stored;
   {
     MutexLock lock(&mu_);
+    SYNCLINE_RETURN_IF_ERROR(
+        core_.CheckQuota(job.tenant, job.spec, job.parameters));
     SYNCLINE_ASSIGN_OR_RETURN(stored, core_.Prepare(job.spec, job.parameters,
                                                     job.tables, job_id, now));
   }
   stored.client_key = job.client_key;
-  *stored.status.add_artifacts() = model;
+  stored.status.set_tenant(job.tenant);
+  stored.status.set_trace_id(job.trace_id.empty() ? NewTraceId()
+                                                  : job.trace_id);
+  SetJobTrace(job_id, stored.status.trace_id());
+  for (const Artifact& file : files) *stored.status.add_artifacts() = file;
   SYNCLINE_RETURN_IF_ERROR(records_.WriteNew(stored, now));
   LogInfo("job queued")
       .Job(job_id)
       .Field("name", job.spec.name())
-      .Field("model_bytes", model.size_bytes());
+      .Field("model_bytes", files[0].size_bytes());
   Handle(
       [&stored](ClusterCore* core, absl::Time now, ClusterActions* actions) {
         core->Submit(std::move(stored), now, actions);
@@ -370,7 +476,7 @@ absl::StatusOr<ControlLoop::Submission> ControlLoop::Enqueue(
 
 void ControlLoop::Cancel(const std::string& job_id, const std::string& reason,
                          std::function<void(absl::StatusOr<JobStatus>)> done) {
-  auto outcome = std::make_shared<absl::Status>();
+  auto outcome = std::make_shared<absl::Status>(SchedulerStopping());
   const bool posted = Post(
       [=](ClusterCore* core, absl::Time now, ClusterActions* actions) {
         *outcome = core->Cancel(job_id, reason, now, actions);
@@ -383,7 +489,8 @@ void ControlLoop::Cancel(const std::string& job_id, const std::string& reason,
 }
 
 void ControlLoop::Profile(const ProfileRequest& request, Accepted done) {
-  auto artifact = std::make_shared<absl::StatusOr<std::string>>();
+  auto artifact =
+      std::make_shared<absl::StatusOr<std::string>>(SchedulerStopping());
   const bool posted = Post(
       [=](ClusterCore* core, absl::Time, ClusterActions* actions) {
         *artifact = core->Profile(request, actions);
@@ -392,10 +499,92 @@ void ControlLoop::Profile(const ProfileRequest& request, Accepted done) {
   if (!posted) done(SchedulerStopping());
 }
 
+void ControlLoop::ChangeRegime(const ChangeRegimeRequest& request,
+                               RegimeChanged done) {
+  auto asked = std::make_shared<absl::Status>(SchedulerStopping());
+  const bool posted = Post(
+      [=](ClusterCore* core, absl::Time, ClusterActions* actions) {
+        *asked = core->ChangeRegime(request, actions);
+      },
+      [=, this] {
+        if (asked->ok() && draining_) *asked = SchedulerStopping();
+        if (!asked->ok()) return done(*asked);
+        // No change of this job was under way, so nobody waits for one.
+        regime_waiters_[request.job_id()] = done;
+      });
+  if (!posted) done(SchedulerStopping());
+}
+
+void ControlLoop::TakeCheckpoint(const std::string& job_id,
+                                 CheckpointWaiters::Done done) {
+  auto request =
+      std::make_shared<absl::StatusOr<uint64_t>>(SchedulerStopping());
+  const bool posted = Post(
+      [=, this](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        if (!draining_) *request = core->TakeCheckpoint(job_id, now, actions);
+      },
+      [=, this] {
+        if (!request->ok()) return done(request->status());
+        // Before its answer, which a later event brings.
+        checkpoint_waiters_.Add(**request, done);
+      });
+  if (!posted) done(SchedulerStopping());
+}
+
+void ControlLoop::AnswerRegimeWaiter(const std::string& job_id) {
+  const auto waiter = regime_waiters_.find(job_id);
+  if (waiter == regime_waiters_.end()) return;
+  std::optional<absl::StatusOr<RegimeTransition>> outcome;
+  {
+    MutexLock lock(&mu_);
+    outcome = core_.RegimeOutcome(job_id);
+  }
+  if (!outcome.has_value()) return;
+  const RegimeChanged done = std::move(waiter->second);
+  regime_waiters_.erase(waiter);
+  done(*std::move(outcome));
+}
+
+void ControlLoop::EndRegimeWaiters() {
+  for (const auto& [job_id, done] : std::exchange(regime_waiters_, {})) {
+    done(SchedulerStopping());
+  }
+}
+
+void ControlLoop::SetMemberUse(
+    const SetMemberUseRequest& request,
+    std::function<void(absl::StatusOr<SetMemberUseResponse>)> done) {
+  const bool queued =
+      thread_.TrySubmit([=, this] { done(UseMember(request)); });
+  if (!queued) done(SchedulerStopping());
+}
+
+absl::StatusOr<SetMemberUseResponse> ControlLoop::UseMember(
+    const SetMemberUseRequest& request) {
+  if (!OwnsState() || draining_) return SchedulerStopping();
+  SetMemberUseResponse response;
+  {
+    MutexLock lock(&mu_);
+    SYNCLINE_ASSIGN_OR_RETURN(response,
+                              core_.CheckMemberUse(request, clock_.Now()));
+  }
+  SYNCLINE_RETURN_IF_ERROR(records_.WriteUse(request));
+  LogInfo("use of a member")
+      .Field("member", TaskText(request.task()))
+      .Field("use", SetMemberUseRequest::Use_Name(request.use()))
+      .Field("reason", request.reason());
+  Handle(
+      [&](ClusterCore* core, absl::Time now, ClusterActions* actions) {
+        core->SetMemberUse(request, now, actions);
+      },
+      clock_.Now());
+  return response;
+}
+
 void ControlLoop::AddArtifact(const std::string& job_id,
                               const Artifact& artifact,
                               std::function<void(absl::Status)> done) {
-  auto outcome = std::make_shared<absl::Status>();
+  auto outcome = std::make_shared<absl::Status>(SchedulerStopping());
   const bool posted = Post(
       [=](ClusterCore* core, absl::Time, ClusterActions* actions) {
         *outcome = core->AddArtifact(job_id, artifact, actions);
@@ -411,10 +600,32 @@ void ControlLoop::AddArtifact(const std::string& job_id,
   if (!posted) done(SchedulerStopping());
 }
 
+void ControlLoop::SetQuotas(TenantQuotas quotas) {
+  (void)Post([quotas = std::move(quotas)](ClusterCore* core, absl::Time now,
+                                          ClusterActions* actions) {
+    core->SetQuotas(quotas, now, actions);
+  });
+}
+
 void ControlLoop::Shutdown(int exit_code, const std::string& reason) {
   (void)Post([=](ClusterCore* core, absl::Time, ClusterActions* actions) {
     core->Shutdown(exit_code, reason, actions);
   });
+}
+
+void ControlLoop::Backup(
+    std::function<void(absl::StatusOr<std::unique_ptr<StateBackup>>)> done) {
+  // On the thread that writes records, so that none is written meanwhile.
+  const bool queued = thread_.TrySubmit([this, done] {
+    if (!OwnsState()) return done(SchedulerStopping());
+    std::vector<JobStatus> jobs;
+    {
+      MutexLock lock(&mu_);
+      for (const Job* job : core_.Jobs()) jobs.push_back(job->status());
+    }
+    done(StateBackup::Take(state_, *artifacts_, jobs));
+  });
+  if (!queued) done(SchedulerStopping());
 }
 
 absl::Status ControlLoop::Watch(const std::string& job_id,
@@ -448,6 +659,8 @@ void ControlLoop::Drain() {
     for (const auto& [id, stream] : sessions)
       stream.session->End(SchedulerStopping());
     watchers_.Drain();
+    EndRegimeWaiters();
+    checkpoint_waiters_.AnswerAll(SchedulerStopping());
   });
   if (!queued) LogWarning("drained after it was stopped");
 }
@@ -491,10 +704,23 @@ absl::Status ControlLoop::CheckUpload(const UploadBegin& begin) const {
                    "registered again"));
 }
 
+absl::Status ControlLoop::CheckFetch(const DownloadRequest& request) const {
+  MutexLock lock(&mu_);
+  return core_.CheckFetch(request);
+}
+
 absl::StatusOr<JobStatus> ControlLoop::Get(const std::string& job_id) const {
   MutexLock lock(&mu_);
   SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
   return job->Status(clock_.Now());
+}
+
+std::optional<std::string> ControlLoop::TenantOf(
+    const std::string& job_id) const {
+  MutexLock lock(&mu_);
+  const auto job = core_.FindJob(job_id);
+  if (!job.ok()) return std::nullopt;
+  return (*job)->status().tenant();
 }
 
 absl::StatusOr<JobTableStatus> ControlLoop::GetTables(
@@ -502,6 +728,12 @@ absl::StatusOr<JobTableStatus> ControlLoop::GetTables(
   MutexLock lock(&mu_);
   SYNCLINE_ASSIGN_OR_RETURN(const Job* job, core_.FindJob(job_id));
   return job->TableStatus(clock_.Now());
+}
+
+absl::StatusOr<ClusterCore::EventList> ControlLoop::Events(
+    const std::string& job_id, uint64_t from) const {
+  MutexLock lock(&mu_);
+  return core_.Events(job_id, from);
 }
 
 void ControlLoop::Read(

@@ -20,10 +20,12 @@
 #include "scheduler/core/cluster/cluster_core.h"
 #include "scheduler/service/address_confirmer.h"
 #include "scheduler/service/artifact_store.h"
+#include "scheduler/service/checkpoint_waiters.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/job_watchers.h"
 #include "scheduler/service/metrics.h"
 #include "scheduler/service/record_writer.h"
+#include "scheduler/service/state_backup.h"
 #include "scheduler/service/state_store.h"
 
 namespace syncline::scheduler {
@@ -58,6 +60,11 @@ class ControlLoop {
     // Asks members at their addresses, where the core wants that. It is stopped
     // or destroyed after Stop() and before the loop is destroyed. May be null.
     AddressConfirmer* confirmer = nullptr;
+    // OK while the state is this scheduler's; may be null. After an error
+    // nothing is written or sent any more, and `on_superseded`, which may be
+    // null, is told once. Both on the loop's thread.
+    std::function<absl::Status()> check_owner = nullptr;
+    std::function<void(const absl::Status& why)> on_superseded = nullptr;
   };
 
   // The stores outlive it. `restored` are the records of the state store.
@@ -74,6 +81,9 @@ class ControlLoop {
   void OnMessage(SessionId id, DaemonMessage message,
                  std::function<void()> next);
   void OnClosed(SessionId id);  // idempotent
+  // As ClusterCore. False: nothing has happened, because there is no room in
+  // the queue, or the loop has stopped.
+  bool OnRevoked(SessionId id, const absl::Status& why);
   // Until it is destroyed.
   void AddTransfer(std::weak_ptr<Transfer> transfer);
   absl::Time Now() const { return clock_.Now(); }
@@ -90,15 +100,33 @@ class ControlLoop {
   using Submitted = std::function<void(absl::StatusOr<Submission>)>;
   // `model` is whole; blocks on the disk, so not from a reaction.
   // AlreadyExists: the client's key is that of a job that is another one.
-  void Submit(CheckedJob job, FileChunkWriter* model, Submitted done);
+  // `weights` likewise, of start.weights; null: there are none.
+  void Submit(CheckedJob job, FileChunkWriter* model, FileChunkWriter* weights,
+              Submitted done);
   void Cancel(const std::string& job_id, const std::string& reason,
               std::function<void(absl::StatusOr<JobStatus>)> done);
   void Profile(const ProfileRequest& request, Accepted done);
+  // `done` runs when the regime has changed or has not.
+  using RegimeChanged = std::function<void(absl::StatusOr<RegimeTransition>)>;
+  void ChangeRegime(const ChangeRegimeRequest& request, RegimeChanged done);
+  // `done` runs once the checkpoint is whole, or is not to be had.
+  void TakeCheckpoint(const std::string& job_id, CheckpointWaiters::Done done);
+  // As Jobs.Scale; answered once it is on disk.
+  void Scale(const ScaleRequest& request,
+             std::function<void(absl::StatusOr<JobStatus>)> done);
+  // As Jobs.SetMemberUse. What was said is on disk before it counts.
+  void SetMemberUse(
+      const SetMemberUseRequest& request,
+      std::function<void(absl::StatusOr<SetMemberUseResponse>)> done);
   // ResourceExhausted: the job's record could not be written; a repeat helps
   // once it can.
   void AddArtifact(const std::string& job_id, const Artifact& artifact,
                    std::function<void(absl::Status)> done);
+  void SetQuotas(TenantQuotas quotas);
   void Shutdown(int exit_code, const std::string& reason);
+  // The state of one moment.
+  void Backup(
+      std::function<void(absl::StatusOr<std::unique_ptr<StateBackup>>)> done);
 
   // The status at once, then as Watcher says. Errors: NotFound.
   absl::Status Watch(const std::string& job_id,
@@ -118,8 +146,14 @@ class ControlLoop {
   // As ClusterCore says; Unavailable if the secret is not that of the stream
   // which this process has now, and may be after its next registration.
   absl::Status CheckUpload(const UploadBegin& begin) const;
+  absl::Status CheckFetch(const DownloadRequest& request) const;  // the core's
   absl::StatusOr<JobStatus> Get(const std::string& job_id) const;
+  // JobStatus.tenant; none: no such job.
+  std::optional<std::string> TenantOf(const std::string& job_id) const;
   absl::StatusOr<JobTableStatus> GetTables(const std::string& job_id) const;
+  // As ClusterCore::Events.
+  absl::StatusOr<ClusterCore::EventList> Events(const std::string& job_id,
+                                                uint64_t from) const;
   // Calls `read` with the core locked; it must be short.
   void Read(const std::function<void(const ClusterCore&, absl::Time now)>& read)
       const;
@@ -131,23 +165,32 @@ class ControlLoop {
   using Event =
       std::function<void(ClusterCore*, absl::Time now, ClusterActions*)>;
 
-  // Runs `event` and carries out its actions, then runs `after`, unlocked.
-  // False: the loop has stopped and neither runs.
+  // Runs `event` and carries out its actions, then runs `after`, unlocked. Of a
+  // scheduler that was replaced `after` runs alone: what it says is by then the
+  // outcome of nothing done. False: the loop has stopped and neither runs.
   bool Post(Event event, std::function<void()> after = nullptr);
   void Handle(const Event& event, absl::Time now);
+  // False: a newer scheduler has the state.
+  bool OwnsState();
   void Tick();
   void Execute(const ClusterActions& actions);
   void Persist(const std::string& job_id, bool durable);
+  absl::StatusOr<JobRecord> Record(const std::string& job_id) const;
   void Notify(const std::string& job_id);
   void NotifyChanged();
   void EndIdle();
   void Forget(const DeleteJob& job);
+  // Answers who waits for a change of the job's regime, if it is decided.
+  void AnswerRegimeWaiter(const std::string& job_id);
+  void EndRegimeWaiters();
   void OnTransition(const std::string& job_id);
+  absl::StatusOr<SetMemberUseResponse> UseMember(
+      const SetMemberUseRequest& request);
   absl::StatusOr<Submission> Enqueue(const std::string& job_id,
                                      const CheckedJob& job,
-                                     const Artifact& model);
+                                     absl::Span<const Artifact> files);
   absl::StatusOr<std::optional<std::string>> FindRepeated(
-      const CheckedJob& job, uint64_t model_bytes, uint32_t model_crc32c) const;
+      const CheckedJob& job, absl::Span<const Artifact> files) const;
   std::shared_ptr<Session> FindSession(SessionId id) const;
   // Hands a command to its stream; tells it its secret when it has registered.
   void SendTo(const SendCommand& send);
@@ -166,16 +209,21 @@ class ControlLoop {
   };
 
   const absl::Duration idle_limit_;
+  const std::function<absl::Status()> check_owner_;
+  const std::function<void(const absl::Status&)> on_superseded_;
   AddressConfirmer* const confirmer_;
   mutable SlewedClock clock_;
+  StateStore* const state_;
   ArtifactStore* const artifacts_;
   SchedulerMetrics* const metrics_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> tick_queued_{false};
   // For the loop's thread alone.
   RecordWriter records_;  // but for Check()
+  bool superseded_ = false;
   JobWatchers watchers_;
-  uint64_t lost_seen_ = 0;
+  std::map<std::string, RegimeChanged> regime_waiters_;  // by job
+  CheckpointWaiters checkpoint_waiters_;
 
   mutable Mutex mu_;
   absl::Time ticked_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();

@@ -6,11 +6,18 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/cluster/cluster_config.h"
+#include "common/job/start_validator.h"
+#include "common/rpc/transport_security.h"
+#include "common/rpc/user_calls.h"
+#include "common/system/log.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -28,10 +35,15 @@ class SessionReactor final
       public ControlLoop::Session {
  public:
   static SessionReactor* Start(grpc::CallbackServerContext* call,
-                               ControlLoop* loop) {
-    std::shared_ptr<SessionReactor> reactor(new SessionReactor(call, loop));
+                               ControlLoop* loop,
+                               MemberCertificates* certificates) {
+    std::shared_ptr<SessionReactor> reactor(
+        new SessionReactor(call, loop, certificates));
     reactor->self_ = reactor;
     reactor->id_ = loop->AddSession(reactor);
+    if (ProcessSecurity() != nullptr) {
+      certificates->Add(reactor->id_, CertificateOf(*call->auth_context()));
+    }
     reactor->ReadNext();
     if (loop->draining()) {
       reactor->End(absl::UnavailableError("the scheduler is stopping"));
@@ -57,8 +69,26 @@ class SessionReactor final
   }
 
  private:
-  SessionReactor(grpc::CallbackServerContext* call, ControlLoop* loop)
-      : call_(call), loop_(loop) {}
+  SessionReactor(grpc::CallbackServerContext* call, ControlLoop* loop,
+                 MemberCertificates* certificates)
+      : call_(call), loop_(loop), certificates_(certificates) {
+    const auto security = ProcessSecurity();
+    if (security == nullptr) return;
+    peers_ = PeersOf(*call->auth_context(), security->cluster());
+  }
+
+  // With TLS a process registers as a task that its certificate names.
+  absl::Status MayRegister(const Register& registration) const {
+    if (!peers_.has_value()) return absl::OkStatus();
+    const Task& task = registration.member().task();
+    // A peer may send any number.
+    const bool known = TaskType_IsValid(task.type());
+    return CheckTask(
+        *peers_,
+        known ? TaskKindName(static_cast<TaskKind>(task.type())) : "unknown",
+        registration.auto_index() ? std::nullopt
+                                  : std::optional<uint32_t>(task.index()));
+  }
 
   void ReadNext() {
     MutexLock lock(&mu_);
@@ -66,6 +96,13 @@ class SessionReactor final
   }
 
   void OnReadDone(bool ok) override {
+    if (ok && incoming_.has_register_()) {
+      const absl::Status may = MayRegister(incoming_.register_());
+      if (!may.ok()) {
+        LogWarning("a process may not register").Status(may);
+        return End(may);
+      }
+    }
     if (ok) {
       return loop_->OnMessage(id_, std::move(incoming_),
                               [self = self_] { self->ReadNext(); });
@@ -92,6 +129,7 @@ class SessionReactor final
   }
 
   void OnDone() override {
+    certificates_->Remove(id_);
     loop_->OnClosed(id_);  // where the end came from us, no read has said so
     const std::shared_ptr<SessionReactor> self = std::move(self_);
   }
@@ -104,7 +142,9 @@ class SessionReactor final
 
   grpc::CallbackServerContext* const call_;
   ControlLoop* const loop_;
+  MemberCertificates* const certificates_;
   SessionId id_ = 0;
+  std::optional<std::vector<PeerIdentity>> peers_;  // with TLS
   std::shared_ptr<SessionReactor> self_;  // until gRPC is done with it
   DaemonMessage incoming_;                // while no message is handled
 
@@ -139,8 +179,9 @@ class UploadReactor final : public ReceiveReactor<UploadRequest> {
     }
     begin_ = begin;
     SYNCLINE_RETURN_IF_ERROR(ArtifactStore::CheckName(begin_.name()));
-    if (begin_.name() == "model.onnx") {
-      return absl::InvalidArgumentError("model.onnx is the user's");
+    if (begin_.name() == "model.onnx" || begin_.name() == kWeightsArtifact) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(begin_.name(), " is the user's"));
     }
     SYNCLINE_RETURN_IF_ERROR(Owned());
     // Rows may be more than any model has; the disk is the limit.
@@ -183,16 +224,43 @@ class UploadReactor final : public ReceiveReactor<UploadRequest> {
   std::unique_ptr<FileChunkWriter> file_;
 };
 
+// Null: certificates are not revoked.
+MemberCertificates::Check RevocationCheck() {
+  const auto security = ProcessSecurity();
+  if (security == nullptr || !security->has_revocations()) return nullptr;
+  return
+      [security](absl::string_view pem) { return security->CheckRevoked(pem); };
+}
+
 }  // namespace
+
+DaemonsService::DaemonsService(const ServiceContext& context)
+    : context_(context),
+      certificates_(
+          RevocationCheck(),
+          [loop = context.loop](SessionId session, const absl::Status& why) {
+            return loop->OnRevoked(session, why);
+          }) {}
 
 grpc::ServerBidiReactor<DaemonMessage, SchedulerMessage>*
 DaemonsService::Session(grpc::CallbackServerContext* call) {
-  return SessionReactor::Start(call, context_.loop);
+  return SessionReactor::Start(call, context_.loop, &certificates_);
 }
 
 grpc::ServerWriteReactor<FileChunk>* DaemonsService::FetchArtifact(
-    grpc::CallbackServerContext*, const DownloadRequest* request) {
-  return SendArtifact(context_, *request);
+    grpc::CallbackServerContext* call, const DownloadRequest* request) {
+  const absl::Status may = context_.loop->CheckFetch(*request);
+  if (absl::IsPermissionDenied(may)) {
+    context_.audit->AddRefused({.who = CallerOf(*call),
+                                .peer = call->peer(),
+                                .action = "fetch",
+                                .job_id = request->job_id(),
+                                .outcome = may,
+                                .detail = request->name()},
+                               absl::Now());
+  }
+  if (!may.ok()) return RefuseDownload(may);
+  return SendArtifact(context_, *request, /*on_end=*/nullptr);
 }
 
 grpc::ServerReadReactor<UploadRequest>* DaemonsService::UploadArtifact(

@@ -3,13 +3,14 @@
 
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/service/file_stream.h"
+#include "scheduler/service/member_certificates.h"
 
 namespace syncline::scheduler {
 
 // For ps and workers; proto/scheduler.proto has the contract. Thread-safe.
 class DaemonsService final : public Daemons::CallbackService {
  public:
-  explicit DaemonsService(const ServiceContext& context) : context_(context) {}
+  explicit DaemonsService(const ServiceContext& context);
 
   grpc::ServerBidiReactor<DaemonMessage, SchedulerMessage>* Session(
       grpc::CallbackServerContext* call) override;
@@ -21,6 +22,7 @@ class DaemonsService final : public Daemons::CallbackService {
 
  private:
   const ServiceContext context_;
+  MemberCertificates certificates_;
 };
 
 }  // namespace syncline::scheduler

@@ -1,5 +1,6 @@
 #include "scheduler/service/file_stream.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,15 +35,16 @@ absl::StatusOr<Artifact> FindArtifact(const JobStatus& job,
 
 class FileSender final : public grpc::ServerWriteReactor<FileChunk> {
  public:
-  FileSender(const ServiceContext& context, const DownloadRequest& request)
-      : context_(context), request_(request) {
+  FileSender(const ServiceContext& context, const DownloadRequest& request,
+             std::function<void(const absl::Status&)> on_end)
+      : context_(context), request_(request), on_end_(std::move(on_end)) {
     OnPool([this] { Begin(); });
   }
 
  private:
   void Begin() {
     const absl::Status opened = Open();
-    if (!opened.ok()) return Finish(ToGrpcStatus(opened));
+    if (!opened.ok()) return End(opened);
     SendNext();
   }
 
@@ -64,27 +66,43 @@ class FileSender final : public grpc::ServerWriteReactor<FileChunk> {
           absl::StrCat(request_.name(), " of job ", request_.job_id(),
                        " is not what was stored: checksum mismatch"));
     }
-    if (!status.ok()) return Finish(ToGrpcStatus(status));
+    if (!status.ok()) return End(status);
     StartWrite(&chunk_);
   }
 
   void OnWriteDone(bool ok) override {
-    if (!ok) return Finish(grpc::Status::CANCELLED);
-    if (chunk_.last()) return Finish(grpc::Status::OK);
+    if (!ok) return End(absl::CancelledError("the caller left"));
+    if (chunk_.last()) return End(absl::OkStatus());
     OnPool([this] { SendNext(); });
   }
   void OnDone() override { delete this; }
 
   void OnPool(ThreadPool::Task task) {
     if (context_.files->TrySubmit(std::move(task))) return;
-    Finish(ToGrpcStatus(TooMuchToDo()));
+    End(TooMuchToDo());
+  }
+
+  void End(const absl::Status& status) {
+    if (on_end_ != nullptr) on_end_(status);
+    Finish(ToGrpcStatus(status));
   }
 
   const ServiceContext context_;
   const DownloadRequest request_;
+  const std::function<void(const absl::Status&)> on_end_;
   Artifact artifact_;
   std::unique_ptr<FileChunkReader> reader_;
   FileChunk chunk_;
+};
+
+class RefusedDownload final : public grpc::ServerWriteReactor<FileChunk> {
+ public:
+  explicit RefusedDownload(const absl::Status& status) {
+    Finish(ToGrpcStatus(status));
+  }
+
+ private:
+  void OnDone() override { delete this; }
 };
 
 }  // namespace
@@ -133,8 +151,14 @@ void TransferGate::GiveTurns() {
 }
 
 grpc::ServerWriteReactor<FileChunk>* SendArtifact(
-    const ServiceContext& context, const DownloadRequest& request) {
-  return new FileSender(context, request);
+    const ServiceContext& context, const DownloadRequest& request,
+    std::function<void(const absl::Status&)> on_end) {
+  return new FileSender(context, request, std::move(on_end));
+}
+
+grpc::ServerWriteReactor<FileChunk>* RefuseDownload(
+    const absl::Status& status) {
+  return new RefusedDownload(status);
 }
 
 }  // namespace syncline::scheduler

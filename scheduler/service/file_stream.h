@@ -21,6 +21,7 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/cluster/transfer_queue.h"
 #include "scheduler/service/artifact_store.h"
+#include "scheduler/service/audit_log.h"
 #include "scheduler/service/control_loop.h"
 
 namespace syncline::scheduler {
@@ -49,6 +50,8 @@ class TransferGate {
   std::map<uint64_t, std::function<void()>> starts_ ABSL_GUARDED_BY(mu_);
 };
 
+class LogRelays;
+
 // The objects that all services of a scheduler work with. All outlive the gRPC
 // server.
 struct ServiceContext {
@@ -58,6 +61,9 @@ struct ServiceContext {
   ThreadPool* intake;  // parses models; one thread, hence one in memory
   TransferGate* gate;  // of uploads
   uint64_t model_bytes_max;
+  AuditLog* audit;
+  LogRelays* logs;
+  std::string tenant_checkpoints = {};  // Scheduler::Options'
 };
 
 // For calls that no thread pool takes.
@@ -67,8 +73,14 @@ inline absl::Status TooMuchToDo() {
 
 // Sends a stored file in chunks: the next one is read from disk when gRPC has
 // taken the last one, so a slow reader costs one chunk of memory. Owns itself.
+// `on_end` (may be null) is called once, with the outcome, before the caller
+// learns it.
 grpc::ServerWriteReactor<FileChunk>* SendArtifact(
-    const ServiceContext& context, const DownloadRequest& request);
+    const ServiceContext& context, const DownloadRequest& request,
+    std::function<void(const absl::Status&)> on_end);
+
+// Ends a download at once with `status`, which is an error. Owns itself.
+grpc::ServerWriteReactor<FileChunk>* RefuseDownload(const absl::Status& status);
 
 // A call whose messages are handled on a pool, one after the other; the next
 // one is read when the last has been handled, the first when it is the call's

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/mutex.h"
+#include "common/rpc/user_calls.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "scheduler/service/file_stream.h"
 
@@ -36,9 +37,28 @@ class JobsService final : public Jobs::CallbackService {
   grpc::ServerUnaryReactor* Profile(grpc::CallbackServerContext* call,
                                     const ProfileRequest* request,
                                     ProfileResponse* response) override;
+  grpc::ServerUnaryReactor* ChangeRegime(grpc::CallbackServerContext* call,
+                                         const ChangeRegimeRequest* request,
+                                         RegimeTransition* response) override;
+  grpc::ServerWriteReactor<JobEvent>* Events(
+      grpc::CallbackServerContext* call, const EventsRequest* request) override;
+  grpc::ServerUnaryReactor* TakeCheckpoint(grpc::CallbackServerContext* call,
+                                           const TakeCheckpointRequest* request,
+                                           CheckpointInfo* response) override;
+  grpc::ServerUnaryReactor* Scale(grpc::CallbackServerContext* call,
+                                  const ScaleRequest* request,
+                                  JobStatus* response) override;
+  grpc::ServerUnaryReactor* SetMemberUse(
+      grpc::CallbackServerContext* call, const SetMemberUseRequest* request,
+      SetMemberUseResponse* response) override;
   grpc::ServerWriteReactor<FileChunk>* Download(
       grpc::CallbackServerContext* call,
       const DownloadRequest* request) override;
+  grpc::ServerWriteReactor<FileChunk>* BackupState(
+      grpc::CallbackServerContext* call,
+      const BackupStateRequest* request) override;
+  grpc::ServerWriteReactor<LogLines>* Logs(grpc::CallbackServerContext* call,
+                                           const LogsRequest* request) override;
   grpc::ServerUnaryReactor* GetCluster(grpc::CallbackServerContext* call,
                                        const GetClusterRequest* request,
                                        ClusterStatus* response) override;
@@ -49,12 +69,14 @@ class JobsService final : public Jobs::CallbackService {
   std::string address_ ABSL_GUARDED_BY(mu_);
 };
 
-// A page of jobs as List answers it, which fits into a message. Newest first;
+// A page of the jobs that `scope` has, as List answers it, which fits into a
+// message. Newest first;
 // of the spec only its name, without the workers' own progress. limit 0: 100. A
 // page's token is the id of its last job: jobs that come later move no page.
 // Errors: InvalidArgument: a page token that no answer gave.
 absl::StatusOr<ListResponse> ListJobs(const ControlLoop& loop,
-                                      const ListRequest& request);
+                                      const ListRequest& request,
+                                      const JobScope& scope = JobScope());
 
 }  // namespace syncline::scheduler
 

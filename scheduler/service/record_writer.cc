@@ -28,17 +28,52 @@ absl::Status RecordWriter::WriteNew(const StoredJob& job, absl::Time now) {
   return written;
 }
 
-void RecordWriter::Write(const JobStatus& job, bool durable, absl::Time now) {
+void RecordWriter::WriteEpoch(uint64_t epoch, absl::Time now) {
+  const absl::Status written = state_->PutEpoch(epoch);
+  unwritten_epoch_ = written.ok() ? 0 : epoch;
+  if (!written.ok()) LogFailure("", written, now);
+}
+
+void RecordWriter::Write(const JobRecord& job, bool durable, absl::Time now) {
+  const std::string& job_id = job.status.job_id();
   const absl::Status written = state_->Put(job, durable);
   if (written.ok()) {
-    if (unwritten_.erase(job.job_id()) > 0 && unwritten_.empty()) {
+    if (unwritten_.erase(job_id) > 0 && unwritten_.empty()) {
       SetTrouble(absl::OkStatus());
     }
     return;
   }
-  unwritten_.insert(job.job_id());
+  unwritten_.insert(job_id);
   SetTrouble(written);
-  LogFailure(job.job_id(), written, now);
+  LogFailure(job_id, written, now);
+}
+
+void RecordWriter::WriteEvent(const AppendEvent& event, absl::Time now) {
+  // With those before it, by Retry.
+  if (unwritten_events_.contains(event.job_id)) return;
+  const absl::Status written =
+      state_->PutEvent(event.job_id, event.event, event.left_out);
+  if (written.ok()) return;
+  unwritten_events_.insert(event.job_id);
+  LogFailure(event.job_id, written, now);
+}
+
+void RecordWriter::RetryEvents(
+    absl::FunctionRef<
+        absl::StatusOr<ClusterCore::EventList>(const std::string&)>
+        find,
+    absl::Time now) {
+  for (const std::string& job_id : std::exchange(unwritten_events_, {})) {
+    const auto all = find(job_id);
+    if (!all.ok()) continue;
+    for (const StoredEvent& event : all->events) {
+      // Those that were left out meanwhile go one by one, as they came.
+      const uint64_t left_out = event.number > JobEventLog::kMax
+                                    ? event.number - JobEventLog::kMax
+                                    : 0;
+      WriteEvent({job_id, event, left_out}, now);
+    }
+  }
 }
 
 void RecordWriter::DeleteOld(const std::string& job_id, absl::Time now) {
@@ -54,11 +89,12 @@ void RecordWriter::Revoke(const std::string& job_id, absl::Time now) {
 }
 
 void RecordWriter::Retry(
-    absl::FunctionRef<absl::StatusOr<JobStatus>(const std::string&)> find,
+    absl::FunctionRef<absl::StatusOr<JobRecord>(const std::string&)> find,
     absl::Time now) {
   for (const std::string& job_id : std::exchange(revoked_, {})) {
     Revoke(job_id, now);
   }
+  if (unwritten_epoch_ != 0) WriteEpoch(unwritten_epoch_, now);
   if (unwritten_.empty()) return;
   for (const std::string& job_id : std::exchange(unwritten_, {})) {
     const auto job = find(job_id);

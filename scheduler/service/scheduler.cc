@@ -6,30 +6,38 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/base/version.h"
+#include "common/rpc/user_calls.h"
 #include "common/system/log.h"
-#include "google/protobuf/struct.pb.h"
-#include "google/protobuf/util/json_util.h"
-#include "scheduler/core/cluster/status_page.h"
+#include "common/system/periodic_task.h"
+#include "scheduler/core/cluster/state_age.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/stopping.h"
+#include "scheduler/service/audit_log.h"
 #include "scheduler/service/control_loop.h"
 #include "scheduler/service/daemons_service.h"
 #include "scheduler/service/job_intake.h"
 #include "scheduler/service/jobs_service.h"
+#include "scheduler/service/log_relay.h"
 #include "scheduler/service/metrics.h"
+#include "scheduler/service/quota_file.h"
+#include "scheduler/service/refusal_limit.h"
+#include "scheduler/service/restored_state.h"
+#include "scheduler/service/rpc_counter.h"
+#include "scheduler/service/state_owner.h"
 #include "scheduler/service/state_store.h"
+#include "scheduler/service/status_pages.h"
+#include "scheduler/service/user_gate.h"
 
 namespace syncline::scheduler {
 namespace {
 
 constexpr int kFileThreads = 2;
-constexpr size_t kPageJobsMax = 50;
 // Bytes that a connection may have sent and that are not read yet; a chunk.
 constexpr int kReceiveWindowBytes = 1 << 20;
 // A job that is checked and on disk is queued within moments.
@@ -91,48 +99,96 @@ class FinalStateWatcher final : public ControlLoop::Watcher {
       absl::DeadlineExceededError("no status of the job came in time");
 };
 
-// A list has only the names of specs. The other fields of a spec would show
-// zeros that the user did not write.
-void KeepNamesOfSpecs(google::protobuf::Struct* page) {
-  auto* const jobs = (*page->mutable_fields())["jobs"].mutable_list_value();
-  for (auto& job : *jobs->mutable_values()) {
-    auto* const fields = job.mutable_struct_value()->mutable_fields();
-    auto* const spec = (*fields)["spec"].mutable_struct_value();
-    google::protobuf::Value name = (*spec->mutable_fields())["name"];
-    spec->clear_fields();
-    (*spec->mutable_fields())["name"] = std::move(name);
-  }
+// Of this scheduler, and of the last one on its state.
+struct Epochs {
+  uint64_t own = 0;
+  uint64_t previous = 0;
+};
+
+// A daemon is back within 5 s of the scheduler's start, and a busy host may
+// take longer.
+absl::Duration ReattachWindow(absl::Duration lease) {
+  return std::max(absl::Seconds(30), 6 * lease);
+}
+
+ControlLoop::Options LoopOptions(const Scheduler::Options& options,
+                                 const Epochs& epochs, StateOwner* owner,
+                                 AddressConfirmer* confirmer) {
+  ControlLoop::Options loop;
+  loop.core.version = kVersion;
+  loop.core.lease = options.lease;
+  loop.core.heartbeat = options.heartbeat;
+  loop.core.prepare_timeout = options.prepare_timeout;
+  loop.core.keep = options.keep;
+  loop.core.expects_evaluator = options.expects_evaluator;
+  loop.core.ends_with_scheduler = options.single_job;
+  loop.core.queue_max = options.queue_max;
+  loop.core.confirms_addresses = true;
+  loop.core.reattach_window = ReattachWindow(options.lease);
+  loop.core.epoch = epochs.own;
+  loop.core.previous_epoch = epochs.previous;
+  loop.idle_limit = options.idle_limit;
+  loop.confirmer = confirmer;
+  loop.check_owner = [owner] { return owner->Check(); };
+  loop.on_superseded = options.on_superseded;
+  return loop;
 }
 
 class SchedulerImpl final : public Scheduler {
  public:
   SchedulerImpl(const Options& options, std::unique_ptr<StateStore> state,
+                Epochs epochs, std::unique_ptr<StateOwner> owner,
                 std::unique_ptr<ArtifactStore> artifacts,
-                StateStore::Loaded jobs)
+                StateStore::Loaded jobs, std::unique_ptr<AuditLog> audit,
+                std::unique_ptr<QuotaFile> quotas)
       : options_(options),
         state_(std::move(state)),
+        owner_(std::move(owner)),
         artifacts_(std::move(artifacts)),
+        audit_(std::move(audit)),
         metrics_(options.metrics),
         confirmer_(options.confirmer != nullptr ? options.confirmer
                                                 : AddressConfirmer::OverGrpc()),
-        loop_({.core = {.version = kVersion,
-                        .lease = options.lease,
-                        .heartbeat = options.heartbeat,
-                        .prepare_timeout = options.prepare_timeout,
-                        .keep = options.keep,
-                        .expects_evaluator = options.expects_evaluator,
-                        .ends_with_scheduler = options.single_job,
-                        .queue_max = options.queue_max,
-                        .confirms_addresses = true},
-               .idle_limit = options.idle_limit,
-               .confirmer = confirmer_.get()},
+        loop_(LoopOptions(options, epochs, owner_.get(), confirmer_.get()),
               std::move(jobs), state_.get(), artifacts_.get(), &metrics_),
         files_("scheduler-file", kFileThreads),
         intake_("scheduler-intake", 1),
+        gate_of_users_(
+            [this](const std::string& job_id) {
+              return loop_.TenantOf(job_id);
+            },
+            [this](const grpc::ServerContextBase& call, absl::string_view path,
+                   const std::string& job_id, const absl::Status& why) {
+              const auto context = call.auth_context();
+              audit_->AddRefused(
+                  {.who = CallerOf(call.client_metadata(), context.get()),
+                   .peer = call.peer(),
+                   .action = std::string(path),
+                   .job_id = job_id,
+                   .outcome = why},
+                  absl::Now());
+            }),
         jobs_service_(Context()),
-        daemons_service_(Context()) {}
+        daemons_service_(Context()),
+        pages_(Context()) {
+    telling_refusals_.emplace("audit-refusals", RefusalLimit::kPeriod,
+                              [this] { audit_->EndRefusals(absl::Now()); });
+    if (quotas != nullptr) {
+      quotas->Start([this](TenantQuotas read) { loop_.SetQuotas(read); });
+      quotas_ = std::move(quotas);
+    }
+    if (options.metrics == nullptr) return;
+    collecting_ = options.metrics->AddCollector(
+        [this](MetricSamples* samples) { Collect(samples); });
+  }
 
   ~SchedulerImpl() override {
+    collecting_.reset();
+    quotas_.reset();
+    telling_refusals_.reset();
+    SetUserGate(false);
+    SetOnRefused(nullptr);
+    logs_.Stop();
     intake_.Stop();
     files_.Stop();
     loop_.Stop();
@@ -147,14 +203,30 @@ class SchedulerImpl final : public Scheduler {
     builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder->AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
                                 kReceiveWindowBytes);
+    SetOnRefused([this](absl::string_view who, absl::string_view path,
+                        const absl::Status& why) {
+      audit_->AddRefused({.who = std::string(who),
+                          .action = std::string(path),
+                          .outcome = why},
+                         absl::Now());
+    });
     builder->RegisterService(&jobs_service_);
     builder->RegisterService(&daemons_service_);
+    std::vector<
+        std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+        interceptors;
+    interceptors.push_back(gate_of_users_.MakeInterceptors());
+    SetUserGate(true);
+    if (options_.metrics != nullptr) {
+      interceptors.push_back(MakeRpcCounter(options_.metrics));
+    }
+    builder->experimental().SetInterceptorCreators(std::move(interceptors));
   }
 
-  void SetAddress(const std::string& address) override {
+  void SetAddress(const std::string& address,
+                  const std::string& http_address) override {
     jobs_service_.SetAddress(address);
-    MutexLock lock(&mu_);
-    address_ = address;
+    pages_.SetAddress(address, http_address);
   }
 
   absl::Status Ready() const override {
@@ -162,27 +234,29 @@ class SchedulerImpl final : public Scheduler {
     return artifacts_->CheckRoom(/*bytes=*/0);
   }
 
-  std::map<std::string, HttpServer::Handler> Pages() override {
-    return {{"/", [this](absl::string_view) { return HtmlPage(); }},
-            {"/jobs.json",
-             [this](absl::string_view query) { return JsonPage(query); }}};
-  }
+  HttpServer::Pages Pages() override { return pages_.Pages(); }
 
   absl::StatusOr<Submission> Submit(const JobSpec& spec,
                                     absl::string_view model,
-                                    const std::string& client_key) override {
+                                    const std::string& client_key,
+                                    const std::string& weights_file) override {
     SYNCLINE_RETURN_IF_ERROR(loop_.CheckAccepting(client_key));
     SYNCLINE_RETURN_IF_ERROR(artifacts_->CheckRoom(model.size()));
-    SYNCLINE_ASSIGN_OR_RETURN(CheckedJob job, CheckJob(spec, model));
+    SYNCLINE_ASSIGN_OR_RETURN(CheckedJob job,
+                              CheckJob(spec, model, weights_file));
     job.client_key = client_key;
     SYNCLINE_ASSIGN_OR_RETURN(
         auto upload, artifacts_->BeginUpload(options_.model_bytes_max));
     SYNCLINE_RETURN_IF_ERROR(WriteAll(model, upload.get()));
+    std::unique_ptr<FileChunkWriter> weights;
+    if (!weights_file.empty()) {
+      SYNCLINE_ASSIGN_OR_RETURN(weights, CopyOf(weights_file));
+    }
     using Answer = absl::StatusOr<ControlLoop::Submission>;
     auto accepted = std::make_shared<Slot<Answer>>();
-    loop_.Submit(std::move(job), upload.get(), [accepted](Answer answer) {
-      accepted->Set(std::move(answer));
-    });
+    loop_.Submit(
+        std::move(job), upload.get(), weights.get(),
+        [accepted](Answer answer) { accepted->Set(std::move(answer)); });
     const auto answer = accepted->Await(MonotonicNow() + kEnqueueTimeout);
     if (!answer.has_value()) {
       return absl::DeadlineExceededError("the state could not be written");
@@ -226,7 +300,23 @@ class SchedulerImpl final : public Scheduler {
             .files = &files_,
             .intake = &intake_,
             .gate = &gate_,
-            .model_bytes_max = options_.model_bytes_max};
+            .model_bytes_max = options_.model_bytes_max,
+            .audit = audit_.get(),
+            .logs = &logs_,
+            .tenant_checkpoints = options_.tenant_checkpoints};
+  }
+
+  absl::StatusOr<std::unique_ptr<FileChunkWriter>> CopyOf(
+      const std::string& file) {
+    SYNCLINE_ASSIGN_OR_RETURN(const auto from, FileChunkReader::Open(file));
+    SYNCLINE_RETURN_IF_ERROR(artifacts_->CheckRoom(from->size_bytes()));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        auto copy, artifacts_->BeginUpload(options_.model_bytes_max));
+    for (FileChunk chunk; !copy->whole();) {
+      SYNCLINE_RETURN_IF_ERROR(from->Next(&chunk));
+      SYNCLINE_RETURN_IF_ERROR(copy->Append(chunk));
+    }
+    return copy;
   }
 
   static absl::Status WriteAll(absl::string_view content,
@@ -242,70 +332,38 @@ class SchedulerImpl final : public Scheduler {
     return absl::OkStatus();
   }
 
-  HttpServer::Response HtmlPage() {
-    StatusPageData data;
+  void Collect(MetricSamples* samples) {
     loop_.Read([&](const ClusterCore& core, absl::Time now) {
-      data.now = now;
-      data.cluster = core.Cluster(now);
-      for (const Job* job : core.Jobs()) {
-        if (data.jobs.size() == kPageJobsMax) break;
-        data.jobs.push_back(
-            {job->Status(now), {job->curve().begin(), job->curve().end()}});
-      }
+      metrics_.Collect(core, now, samples);
     });
-    data.cluster.set_version(kVersion);
-    {
-      MutexLock lock(&mu_);
-      data.cluster.set_scheduler_address(address_);
-    }
-    return {.content_type = "text/html; charset=utf-8",
-            .body = RenderStatusPage(data)};
-  }
-
-  // A page of jobs; "page_token=" in the query asks for a later one.
-  HttpServer::Response JsonPage(absl::string_view query) {
-    ListRequest request;
-    if (absl::ConsumePrefix(&query, "page_token=")) {
-      request.set_page_token(std::string(query));
-    }
-    const auto page = ListJobs(loop_, request);
-    HttpServer::Response response;
-    if (!page.ok()) {
-      response.code = 400;
-      response.body = absl::StrCat(page.status().message(), "\n");
-      return response;
-    }
-    google::protobuf::util::JsonPrintOptions json;
-    json.preserve_proto_field_names = true;
-    json.always_print_primitive_fields = true;
-    response.content_type = "application/json";
-    std::string text;
-    google::protobuf::Struct object;
-    const bool printed =
-        google::protobuf::util::MessageToJsonString(*page, &text, json).ok() &&
-        google::protobuf::util::JsonStringToMessage(text, &object).ok();
-    KeepNamesOfSpecs(&object);
-    if (!printed ||
-        !google::protobuf::util::MessageToJsonString(object, &response.body)
-             .ok()) {
-      response.code = 500;
-    }
-    return response;
+    const auto disk = artifacts_->DiskSpace();
+    if (!disk.ok()) return;
+    samples->Add("syncline_scheduler_disk_bytes", {},
+                 static_cast<double>(disk->bytes));
+    samples->Add("syncline_scheduler_disk_free_bytes", {},
+                 static_cast<double>(disk->free_bytes));
   }
 
   const Options options_;
   const std::unique_ptr<StateStore> state_;
+  const std::unique_ptr<StateOwner> owner_;
   const std::unique_ptr<ArtifactStore> artifacts_;
+  const std::unique_ptr<AuditLog> audit_;
   SchedulerMetrics metrics_;
   std::shared_ptr<AddressConfirmer> confirmer_;
   ControlLoop loop_;
   ThreadPool files_;
   ThreadPool intake_;
   TransferGate gate_{TransferQueue::Options()};
+  LogRelays logs_;
+  UserGate gate_of_users_;
   JobsService jobs_service_;
   DaemonsService daemons_service_;
-  Mutex mu_;
-  std::string address_ ABSL_GUARDED_BY(mu_);
+  StatusPages pages_;
+  std::unique_ptr<QuotaFile> quotas_;
+  // Tells what the audit log has left out, where no other refusal does.
+  std::optional<PeriodicTask> telling_refusals_;
+  std::unique_ptr<MetricsRegistry::Collecting> collecting_;
 };
 
 // Deletes the files of jobs whose record says that they have expired, and only
@@ -336,17 +394,34 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   // The lock on the database guards the files too: it is taken first.
   SYNCLINE_ASSIGN_OR_RETURN(
       auto state, StateStore::Open(absl::StrCat(options.state_dir, "/db")));
+  Epochs epochs;
+  SYNCLINE_ASSIGN_OR_RETURN(epochs.previous, state->Epoch());
+  epochs.own = NextEpoch(epochs.previous, absl::Now());
+  // First, so that of two that start at a time only one goes on.
+  SYNCLINE_ASSIGN_OR_RETURN(auto owner,
+                            StateOwner::Claim(options.state_dir, epochs.own));
+  SYNCLINE_RETURN_IF_ERROR(state->PutEpoch(epochs.own));
   SYNCLINE_ASSIGN_OR_RETURN(StateStore::Loaded loaded, state->Load());
   SYNCLINE_ASSIGN_OR_RETURN(auto artifacts,
                             ArtifactStore::Open(options.state_dir));
+  StateBackup::RemoveLeftovers(options.state_dir);
   SYNCLINE_RETURN_IF_ERROR(MatchFiles(artifacts.get(), &loaded));
   LogInfo("scheduler state read")
       .Field("directory", options.state_dir)
+      .Field("epoch", epochs.own)
       .Field("jobs", loaded.jobs.size())
       .Field("unreadable", loaded.unreadable.size())
       .Field("without_record", loaded.without_record.size());
+  SYNCLINE_RETURN_IF_ERROR(
+      SkipJobNumbers(options.state_dir, state.get(), &loaded));
+  SYNCLINE_ASSIGN_OR_RETURN(auto audit, AuditLog::Open(options.state_dir));
+  std::unique_ptr<QuotaFile> quotas;
+  if (!options.quota_file.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(quotas, QuotaFile::Open(options.quota_file));
+  }
   return std::make_unique<SchedulerImpl>(
-      options, std::move(state), std::move(artifacts), std::move(loaded));
+      options, std::move(state), epochs, std::move(owner), std::move(artifacts),
+      std::move(loaded), std::move(audit), std::move(quotas));
 }
 
 }  // namespace syncline::scheduler

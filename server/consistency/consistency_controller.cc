@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/busy.h"
 #include "common/base/check.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "server/consistency/cut_clocks.h"
 
@@ -23,13 +24,41 @@ void Fail(CallToken token, absl::Status status, ShardActions* out) {
   action.status = std::move(status);
 }
 
+// One block's gradient of the push, for its lane.
+void BufferGradient(const ShardCall& call, uint32_t position,
+                    ShardActions* out) {
+  out->push_back({.kind = Kind::kBufferGradient,
+                  .token = call.token,
+                  .block = call.push->blocks[position],
+                  .position = position,
+                  .rank = call.rank,
+                  .clock = call.push->clock,
+                  .sample_count = call.push->sample_count});
+}
+
+// What was buffered is applied as it is; the norm came with the push and is of
+// its sum.
+void ApplyAlone(const ShardCall& call, uint32_t position, bool clip_norm,
+                ShardActions* out) {
+  const PushFacts& push = *call.push;
+  const double samples = static_cast<double>(push.sample_count);
+  out->push_back(
+      {.kind = Kind::kApply,
+       .block = push.blocks[position],
+       .clock = push.clock,
+       .sample_count = push.sample_count,
+       .squared_norm = clip_norm ? push.squared_norm / samples / samples : -1});
+}
+
 }  // namespace
 
 ConsistencyController::ConsistencyController(Options options)
     : options_(std::move(options)),
       block_initialised_(options_.dense_block_count(), false),
       sync_(options_),
-      activities_(options_.caller_count()) {
+      activities_(options_.caller_count()),
+      stragglers_(options_.workers.size()),
+      behind_(options_.workers.size()) {
   SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0 &&
                  options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
@@ -79,14 +108,14 @@ void ConsistencyController::OnCall(ShardCall call, absl::Time now,
 absl::Status ConsistencyController::OnBeginCut(
     uint32_t rank, uint64_t incarnation, uint64_t cut_id,
     std::vector<int64_t> clocks, absl::Duration hold, absl::Time now,
-    ShardActions* out, CutUse use) {
+    ShardActions* out, CutUse use, std::optional<TrainingRegime> regime) {
   smallest_cut_.clear();
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
   SYNCLINE_RETURN_IF_ERROR(CheckCutForm(options_, clocks));
-  const absl::Status status = AnnounceCut(cut_id, clocks, hold, use);
+  const absl::Status status =
+      AnnounceCut(cut_id, clocks, hold, use, std::move(regime));
   if (absl::IsOutOfRange(status) || absl::IsFailedPrecondition(status)) {
-    smallest_cut_ = cuts_.SmallestClocks(
-        cut_id, SmallestCutClocks(options_.regimes, workers_, clocks));
+    smallest_cut_ = cuts_.SmallestClocks(cut_id, SmallestFor(use, clocks));
   }
   SYNCLINE_RETURN_IF_ERROR(status);
   changed_ = moved_ = true;
@@ -94,10 +123,9 @@ absl::Status ConsistencyController::OnBeginCut(
   return absl::OkStatus();
 }
 
-absl::Status ConsistencyController::AnnounceCut(uint64_t cut_id,
-                                                std::vector<int64_t> clocks,
-                                                absl::Duration hold,
-                                                CutUse use) {
+absl::Status ConsistencyController::AnnounceCut(
+    uint64_t cut_id, std::vector<int64_t> clocks, absl::Duration hold,
+    CutUse use, std::optional<TrainingRegime> regime) {
   // A repeat is answered as the first one was, wherever the workers are now.
   if (!cuts_.Knows(cut_id)) {
     if (const CutSchedule::Cut* moving = MovingCut(); moving != nullptr) {
@@ -105,15 +133,21 @@ absl::Status ConsistencyController::AnnounceCut(uint64_t cut_id,
           absl::StrCat(options_.label, ": ", moving->Name(),
                        " is held: the state of this shard moves"));
     }
-    SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(options_, workers_, clocks));
+    if (use == CutUse::kRegime) {
+      SYNCLINE_RETURN_IF_ERROR(CheckRegimeCut(clocks, regime));
+    } else {
+      SYNCLINE_RETURN_IF_ERROR(CheckCutClocks(options_, workers_, clocks));
+      SYNCLINE_RETURN_IF_ERROR(CheckBesideRegimeCut(clocks, use));
+    }
   }
-  return cuts_.Announce(cut_id, std::move(clocks), hold, use);
+  return cuts_.Announce(cut_id, std::move(clocks), hold, use,
+                        std::move(regime));
 }
 
 absl::Status ConsistencyController::OnEndCut(uint32_t rank,
                                              uint64_t incarnation,
                                              uint64_t cut_id, absl::Time now,
-                                             ShardActions* out) {
+                                             ShardActions* out, bool commit) {
   SYNCLINE_RETURN_IF_ERROR(CheckCutter(rank, incarnation));
   const CutSchedule::Cut* const cut = cuts_.Find(cut_id);
   const CutSchedule::Cut* const moving = MovingCut();
@@ -121,6 +155,9 @@ absl::Status ConsistencyController::OnEndCut(uint32_t rank,
   if (moving != nullptr && (cut == nullptr || cut->use != CutUse::kRouting)) {
     return BusyError(absl::StrCat(options_.label, ": ", moving->Name(),
                                   " is held: the state of this shard moves"));
+  }
+  if (commit && cut != nullptr) {
+    SYNCLINE_RETURN_IF_ERROR(CommitRegime(cut_id, now, out));
   }
   SYNCLINE_RETURN_IF_ERROR(cuts_.End(cut_id));
   changed_ = moved_ = true;
@@ -175,6 +212,7 @@ void ConsistencyController::OnFrozen(absl::Duration frozen, absl::Time now) {
   for (ShardCall& call : parked_pushes_) call.deadline += frozen;
   for (ParkedPull& pull : parked_pulls_) pull.call.deadline += frozen;
   cuts_.Postpone(frozen);
+  stragglers_.OnFrozen(frozen);
   // Something may have moved between the end of the freeze and this tick.
   moved_at_ = std::min(moved_at_ + frozen, std::max(moved_at_, now));
 }
@@ -336,8 +374,20 @@ bool ConsistencyController::MustPark(const ShardCall& call) const {
 
 void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
   PushLedger& worker = workers_[call.rank];
+  bool dropped = false;
   if (call.push->clock < worker.closed()) {
-    duplicate_blocks_ += call.push->blocks.size();
+    dropped = IsDropped(call.rank, call.push->clock);
+    if (dropped) {
+      CountDropped(call.rank, call.push->clock, call.push->sample_count);
+    } else {
+      duplicate_blocks_ += call.push->blocks.size();
+    }
+    if (IsMutant(FaultPoint::kPushSkipDeduplication) && !in_sync_) {
+      for (uint32_t i = 0; i < call.push->blocks.size(); ++i) {
+        BufferGradient(call, i, out);
+        ApplyAlone(call, i, options_.clip_norm, out);
+      }
+    }
   } else if (worker.finished()) {
     return Fail(call.token,
                 absl::FailedPreconditionError(absl::StrCat(
@@ -355,7 +405,8 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
     Deliver(call, out);
   }
   if (!call.pull.has_value()) {
-    out->push_back({.kind = Kind::kAck, .token = call.token});
+    out->push_back(
+        {.kind = Kind::kAck, .token = call.token, .dropped = dropped});
     return;
   }
   out->push_back({.kind = Kind::kAccept, .token = call.token});
@@ -379,26 +430,12 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
       continue;
     }
     moved_ = true;
-    out->push_back({.kind = Kind::kBufferGradient,
-                    .token = call.token,
-                    .block = block,
-                    .position = position,
-                    .rank = call.rank,
-                    .clock = push.clock,
-                    .sample_count = push.sample_count});
+    BufferGradient(call, position, out);
     if (in_sync_) {
       sync_.OnGradient(block, out);
-      continue;
+    } else {
+      ApplyAlone(call, position, options_.clip_norm, out);
     }
-    // The norm came with the push and is of its sum.
-    const double samples = static_cast<double>(push.sample_count);
-    out->push_back({.kind = Kind::kApply,
-                    .block = block,
-                    .clock = push.clock,
-                    .sample_count = push.sample_count,
-                    .squared_norm = options_.clip_norm
-                                        ? push.squared_norm / samples / samples
-                                        : -1});
   }
   if (worker.complete()) CloseClock(call.rank, out);
   changed_ = true;
@@ -407,7 +444,12 @@ void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
 void ConsistencyController::CloseClock(uint32_t rank, ShardActions* out) {
   workers_[rank].Close();
   moved_ = true;
-  if (in_sync_ && sync_.OnClosed(workers_[rank], out)) BeginSyncClock();
+  if (!in_sync_) return;
+  if (sync_.OnClosed(rank, workers_[rank], out)) return BeginSyncClock();
+  if (!sync_.AwaitsSet()) return;
+  out->push_back({.kind = Kind::kSendCloses,
+                  .clock = sync_.clock(),
+                  .ranks = sync_.ClosedRanks()});
 }
 
 void ConsistencyController::BeginSyncClock() {
@@ -415,7 +457,7 @@ void ConsistencyController::BeginSyncClock() {
   for (const PushLedger& worker : workers_) {
     if (!worker.finished()) ++active_workers;
   }
-  sync_.Begin(active_workers);
+  sync_.Begin(active_workers, LeavesBehind());
 }
 
 void ConsistencyController::RunParkedPushes(ShardActions* out) {
@@ -455,7 +497,10 @@ bool ConsistencyController::CanRead(ParkedPull* pull) const {
   const PullFacts& facts = *pull->call.pull;
   if (facts.cut_id != 0) return cuts_.Find(facts.cut_id)->passed;
   const uint32_t rank = pull->call.rank;
-  if (facts.blocks.empty()) return CanReadShard(rank, facts.clock);
+  // A pull of no value tells its worker that the regime has been decided on.
+  if (facts.blocks.empty()) {
+    return CanReadShard(rank, facts.clock) && !AwaitsRegime(rank, facts.clock);
+  }
   // A block that is ready stays ready, so no block is checked again after it
   // was ready once.
   while (pull->ready_blocks < facts.blocks.size()) {
@@ -496,14 +541,20 @@ bool ConsistencyController::CanReadShard(uint32_t rank, int64_t clock) const {
 }
 
 void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
+  const bool leaves_behind = LeavesBehind();
+  // Such a caller learns which of its own clocks are in the values.
+  const int64_t min = leaves_behind && options_.is_worker(call.rank)
+                          ? behind_[call.rank].applied
+                          : min_clock();
   out->push_back(
       {.kind = Kind::kRead,
        .token = call.token,
        .clock = call.pull->clock,
-       .min_clock = min_clock(),
+       .min_clock = min,
        .max_clock = max_clock(),
        .skipped_through = sync_.SkippedThrough(
-           call.pull->cut_id != 0 ? sync_.clock() : call.pull->clock)});
+           call.pull->cut_id != 0 ? sync_.clock() : call.pull->clock),
+       .open_clock = leaves_behind ? sync_.clock() : 0});
 }
 
 void ConsistencyController::RunParkedPulls(ShardActions* out) {
@@ -537,6 +588,44 @@ void ConsistencyController::Settle(absl::Time now, ShardActions* out) {
     RunParkedPushes(out);
   }
   if (std::exchange(moved_, false)) moved_at_ = now;
+  stragglers_.Update(HoldsUp(), now);
+}
+
+std::optional<StragglerLog::Holder> ConsistencyController::HoldsUp() const {
+  if (!initialised() || !closed_.ok()) return std::nullopt;
+  // Nobody waits for a backup.
+  if (LeavesBehind() && !options_.quorum->timeout.has_value() &&
+      options_.quorum->needed < workers_.size()) {
+    return std::nullopt;
+  }
+  if (in_sync_ ? sync_.open_workers() != 1 : parked_pulls_.empty()) {
+    return std::nullopt;
+  }
+  // The active worker that is furthest behind, and the next one.
+  uint32_t last = 0;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t next = std::numeric_limits<int64_t>::max();
+  uint32_t active_workers = 0;
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    if (!active(rank)) continue;
+    ++active_workers;
+    const int64_t closed = workers_[rank].closed();
+    next = std::min(next, std::max(least, closed));
+    if (closed < least) last = rank;
+    least = std::min(least, closed);
+  }
+  if (active_workers < 2 || least == next) return std::nullopt;
+  const StragglerLog::Holder holder = {.rank = last, .clock = least};
+  if (in_sync_) return holder;
+  for (const ParkedPull& pull : parked_pulls_) {
+    if (pull.call.pull->cut_id != 0) continue;
+    const int64_t clock = pull.call.pull->clock;
+    const std::optional<int64_t> bound = options_.regimes.At(clock).bound();
+    if (bound.has_value() && least < clock - *bound && next >= clock - *bound) {
+      return holder;
+    }
+  }
+  return std::nullopt;
 }
 
 // Every apply below the cut is in the list by now, here or in an earlier event,
@@ -545,8 +634,10 @@ void ConsistencyController::PassCuts(absl::Time now, ShardActions* out) {
   while (cuts_.Next() != nullptr && CutIsPassed(*cuts_.Next())) {
     const CutSchedule::Cut& cut = cuts_.PassNext(now);
     if (!TakesSnapshot(cut.use)) continue;
-    out->push_back(
-        {.kind = Kind::kSnapshot, .cut_id = cut.id, .cut_clocks = cut.clocks});
+    out->push_back({.kind = Kind::kSnapshot,
+                    .cut_id = cut.id,
+                    .cut_clocks = cut.clocks,
+                    .cut_use = cut.use});
   }
 }
 
@@ -558,7 +649,11 @@ bool ConsistencyController::CutIsPassed(const CutSchedule::Cut& cut) const {
     if (!active(rank)) continue;
     if (workers_[rank].closed() < cut.clocks[rank]) return false;
   }
-  return !sync_.IsReducing();  // closed, but not applied
+  if (sync_.IsReducing()) return false;  // closed, but not applied
+  // The same, of workers that have finished, too.
+  return !sync_.AwaitsSet() ||
+         std::all_of(cut.clocks.begin(), cut.clocks.end(),
+                     [&](int64_t clock) { return clock <= sync_.clock(); });
 }
 
 // --- Parking -----------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "server/consistency/push_ledger.h"
 #include "server/consistency/shard_action.h"
 #include "server/consistency/shard_call.h"
+#include "server/consistency/straggler_log.h"
 #include "server/consistency/sync_clock.h"
 #include "server/consistency/wait_reasons.h"
 
@@ -55,17 +57,25 @@ class ConsistencyController {
               ShardActions* out);
   // A Push, Pull or PushPull. Facts are within the block map.
   void OnCall(ShardCall call, absl::Time now, ShardActions* out);
-  // Errors: as BeginCut and EndCut in proto/parameter_server.proto.
+  // Errors: as BeginCut and EndCut in proto/parameter_server.proto. `regime`:
+  // of a cut for kRegime, which is at one clock, the regime's first. From its
+  // announcement to its end no other regime is added, and it is certain that
+  // this one can be.
   absl::Status OnBeginCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
                           std::vector<int64_t> clocks, absl::Duration hold,
                           absl::Time now, ShardActions* out,
-                          CutUse use = CutUse::kEvaluation);
+                          CutUse use = CutUse::kEvaluation,
+                          std::optional<TrainingRegime> regime = {});
   // After OnBeginCut has refused a cut at its clocks or for now: by rank, the
   // smallest clocks at which this shard can be cut. Empty where the refusal has
   // another cause.
   absl::Span<const int64_t> smallest_cut() const { return smallest_cut_; }
+  // `commit`: of a cut for kRegime that this shard has passed: the job trains
+  // by its regime from here on. A repeat is OK. Errors: FailedPrecondition
+  // also: the cut is not passed, or has been given up, so the regime is not in
+  // force here.
   absl::Status OnEndCut(uint32_t rank, uint64_t incarnation, uint64_t cut_id,
-                        absl::Time now, ShardActions* out);
+                        absl::Time now, ShardActions* out, bool commit = false);
   // The job trains by `regime` from its first clock on. A pull that was
   // answered before keeps the bound that it was answered under. Errors: those
   // of RegimeSchedule::Add; a clock has begun once one of its pushes was
@@ -83,6 +93,24 @@ class ConsistencyController {
                  absl::Time now, ShardActions* out);
   // A try to reduce has failed; the shell repeats it. `why` is for messages.
   void OnReductionDelayed(const ReductionRound& round, const absl::Status& why);
+  // The set of `clock`, in answer to kSendCloses: the workers whose gradients
+  // are applied, ascending. The others are left behind: the clock is closed for
+  // them, and what they send for it is dropped. Late repeats are ignored.
+  // Errors: Internal: it names a worker that has not closed the clock here, or
+  // none; nothing has changed then.
+  absl::Status OnQuorum(int64_t clock, absl::Span<const uint32_t> ranks,
+                        absl::Time now, ShardActions* out);
+  // A try to learn the set has failed; the shell repeats it with OpenCloses.
+  void OnQuorumDelayed(int64_t clock, const absl::Status& why) {
+    sync_.OnSetDelayed(clock, why);
+  }
+  // What kSendCloses would say now; none: no set is awaited, or no worker has
+  // closed the open clock.
+  struct Closes {
+    int64_t clock = 0;
+    std::vector<uint32_t> ranks;
+  };
+  std::optional<Closes> OpenCloses() const;
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);
   // This process was frozen for so long and received nothing: every parked call
@@ -103,6 +131,9 @@ class ConsistencyController {
   absl::Status CheckHeldCut(uint32_t rank, uint64_t incarnation,
                             uint64_t cut_id) const;
 
+  // OK while the cut is announced, passed or not. Errors: FailedPrecondition,
+  // with what became of it; the status of Close.
+  absl::Status CheckAnnounced(uint64_t cut_id) const;
   // OK while the cut is passed and held, for whoever runs in this process.
   // Errors: FailedPrecondition; the status of Close.
   absl::Status CheckHeldCut(uint64_t cut_id) const;
@@ -111,6 +142,10 @@ class ConsistencyController {
   absl::StatusOr<ControllerState> Export(uint64_t cut_id) const;
   // OK before the first call. Errors: FailedPrecondition; the status of Close.
   absl::Status CheckFresh() const;
+  // A job that began with a state has `total_clocks` of them: workers that had
+  // finished below it, in a shorter job, go on. REQUIRES: no push was accepted
+  // since Import.
+  void GoOnTo(int64_t total_clocks);
   // Goes on from a state that a controller of the same workers has exported,
   // as if this one had seen their calls. `now`: for moved_at. With
   // `begins_attempt` the job begins anew there: no push is accepted and no pull
@@ -128,6 +163,15 @@ class ConsistencyController {
   bool BringsGradients(const ShardCall& call) const;
 
   bool closed() const { return !closed_.ok(); }
+  // OK, or the status of Close.
+  const absl::Status& CheckOpen() const { return closed_; }
+
+  const RegimeSchedule& regimes() const { return options_.regimes; }
+  // The cut at which a regime is to begin, announced and not ended; null: none.
+  const CutSchedule::Cut* regime_cut() const { return cuts_.RegimeCut(); }
+  // How many regimes a worker must know of before it makes step `clock`: one
+  // more than there are where a cut is announced at which it changes.
+  uint32_t RegimesAt(uint32_t rank, int64_t clock) const;
 
   // For status and metrics.
   const PushLedger& worker(uint32_t rank) const { return workers_[rank]; }
@@ -150,8 +194,27 @@ class ConsistencyController {
   uint64_t left_out_pushes(uint32_t rank) const {
     return sync_.left_out_pushes(rank);
   }
+  // Of a worker: how often a clock was applied without it, and the samples of
+  // what it sent for these clocks, here.
+  struct Behind {
+    uint64_t clocks = 0;
+    uint64_t samples = 0;
+    int64_t applied = 0;   // 1 + the latest clock that was applied with it
+    int64_t counted = -1;  // the latest clock whose samples are in `samples`
+  };
+  const Behind& behind(uint32_t rank) const { return behind_[rank]; }
   int64_t min_clock() const;  // over active workers
   int64_t max_clock() const;
+  // For how long, and at how many clocks, the others have waited for this
+  // worker alone.
+  StragglerLog::Blame blame(uint32_t rank, absl::Time now) const {
+    return stragglers_.Of(rank, now);
+  }
+  // So many clocks a worker may be ahead of the slowest one before it waits, in
+  // the clock that the shard takes now; none: any number.
+  std::optional<int64_t> staleness_bound() const {
+    return options_.regimes.At(min_clock()).bound();
+  }
   // When something last came forward: a gradient, an initial value, a cut, an
   // activity that counts. InfinitePast: never.
   absl::Time moved_at() const { return moved_at_; }
@@ -178,7 +241,27 @@ class ConsistencyController {
   // partly announced wait for each other, and an end is to be repeated.
   const CutSchedule::Cut* MovingCut() const;
   absl::Status AnnounceCut(uint64_t cut_id, std::vector<int64_t> clocks,
-                           absl::Duration hold, CutUse use);
+                           absl::Duration hold, CutUse use,
+                           std::optional<TrainingRegime> regime);
+
+  // Changes of the regime (consistency_controller_regime.cc).
+  // By rank: the smallest clocks, none below `clocks`, at which this shard can
+  // be cut for this use.
+  std::vector<int64_t> SmallestFor(CutUse use,
+                                   absl::Span<const int64_t> clocks) const;
+  // OK if a cut may be announced at which the regime changes to this one.
+  // Errors: InvalidArgument: never; OutOfRange: not at these clocks;
+  // FailedPrecondition: not now.
+  absl::Status CheckRegimeCut(
+      absl::Span<const int64_t> clocks,
+      const std::optional<TrainingRegime>& regime) const;
+  // OK if a cut for another use may be announced beside one for kRegime.
+  // Errors: FailedPrecondition.
+  absl::Status CheckBesideRegimeCut(absl::Span<const int64_t> clocks,
+                                    CutUse use) const;
+  absl::Status CommitRegime(uint64_t cut_id, absl::Time now, ShardActions* out);
+  // A cut is announced at which the regime may change before this step.
+  bool AwaitsRegime(uint32_t rank, int64_t clock) const;
 
   // Pushes.
   void StartPush(ShardCall call, ShardActions* out);
@@ -190,6 +273,15 @@ class ConsistencyController {
 
   // The next clock of SYNC begins.
   void BeginSyncClock();
+
+  // Clocks that end without some workers (consistency_controller_quorum.cc).
+  // The worker's gradient of this closed clock is not applied, and will not be.
+  bool IsDropped(uint32_t rank, int64_t clock) const;
+  // So many samples of the worker are dropped with its gradient of `clock`.
+  void CountDropped(uint32_t rank, int64_t clock, uint64_t samples);
+  void LeaveBehind(uint32_t rank, int64_t clock, bool is_last);
+  // The open clock is SYNC's, and ends without some workers.
+  bool LeavesBehind() const { return in_sync_ && options_.quorum.has_value(); }
   // The shard takes the clocks from `clock` on, in the mode that they have.
   void BeginStretch(int64_t clock);
   // Begins the next stretch if this one is over: all its pushes are applied.
@@ -202,6 +294,11 @@ class ConsistencyController {
   bool CanReadShard(uint32_t rank, int64_t clock) const;
   void Read(const ShardCall& call, ShardActions* out);
   void RunParkedPulls(ShardActions* out);
+
+  // The worker that alone holds others up: in SYNC the only one that has not
+  // closed the clock, else the only one that keeps a parked pull from its
+  // bound.
+  std::optional<StragglerLog::Holder> HoldsUp() const;
 
   // Does all that became possible.
   void Settle(absl::Time now, ShardActions* out);
@@ -249,6 +346,8 @@ class ConsistencyController {
   bool moved_ = false;    // since moved_at_ was set
   absl::Time moved_at_ = absl::InfinitePast();
   CallerActivities activities_;
+  StragglerLog stragglers_;
+  std::vector<Behind> behind_;  // by rank
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
   uint64_t skipped_pushes_ = 0;

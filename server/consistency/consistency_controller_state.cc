@@ -82,6 +82,13 @@ absl::Status CheckCuts(const ConsistencyOptions& options,
 
 }  // namespace
 
+absl::Status ConsistencyController::CheckAnnounced(uint64_t cut_id) const {
+  if (!closed_.ok()) return closed_;
+  if (cuts_.Find(cut_id) != nullptr) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(options_.label, ": ", cuts_.Absence(cut_id)));
+}
+
 absl::Status ConsistencyController::CheckHeldCut(uint64_t cut_id) const {
   if (!closed_.ok()) return closed_;
   const CutSchedule::Cut* const cut = cuts_.Find(cut_id);
@@ -116,6 +123,16 @@ absl::Status ConsistencyController::CheckFresh() const {
       options_.label, ": a state must come before the first call"));
 }
 
+void ConsistencyController::GoOnTo(int64_t total_clocks) {
+  bool go_on = false;
+  for (PushLedger& worker : workers_) {
+    if (!worker.finished() || worker.closed() >= total_clocks) continue;
+    worker.Import(worker.closed(), /*finished=*/false);
+    go_on = true;
+  }
+  if (go_on && in_sync_) BeginSyncClock();  // which waits for them
+}
+
 absl::Status ConsistencyController::Import(const ControllerState& state,
                                            bool begins_attempt,
                                            absl::Time now) {
@@ -130,6 +147,7 @@ absl::Status ConsistencyController::Import(const ControllerState& state,
     const ControllerState::Worker& worker = state.workers[rank];
     workers_[rank].Import(worker.closed, worker.finished);
     left_out.push_back(worker.left_out_pushes);
+    behind_[rank].applied = worker.closed;
   }
   had_init_ = !begins_attempt;
   block_initialised_.assign(block_initialised_.size(), true);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/regime/regime_schedule.h"
 
 namespace syncline::ps {
@@ -30,6 +31,17 @@ struct ConsistencyOptions {
   // applied at its clock. The shards find out by its norm, or by a worker's
   // push, which is known before anything of the clock is applied.
   bool skip_non_finite = false;
+  // Clocks end without some workers (SYNC_WITH_BACKUPS, SYNC_WITH_TIMEOUT):
+  // once `needed` have closed one, or, with a timeout, all have, or `needed`
+  // have and it has passed since the first close. Their regime is SYNC, and
+  // stays. None: SYNC waits for all workers.
+  struct Quorum {
+    uint32_t needed = 1;                         // 1 to the number of workers
+    std::optional<absl::Duration> timeout = {};  // none: SYNC_WITH_BACKUPS
+  };
+  std::optional<Quorum> quorum = {};
+  // Some rule of the job leads to SYNC while it runs. For plans of memory.
+  bool comes_to_sync = false;
   std::vector<Worker> workers = {};  // by rank, at least one
   // Evaluates in the chief's stead: announces, reads and ends cuts, pushes
   // nothing, and has no clock. Its rank is the number of workers.

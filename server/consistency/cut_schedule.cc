@@ -18,7 +18,8 @@ std::string CutSchedule::Cut::Name() const {
 }
 
 absl::Status CutSchedule::Announce(uint64_t id, std::vector<int64_t> clocks,
-                                   absl::Duration hold, CutUse use) {
+                                   absl::Duration hold, CutUse use,
+                                   std::optional<TrainingRegime> regime) {
   if (const Cut* cut = Find(id); cut != nullptr) {
     if (cut->clocks == clocks) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -50,6 +51,7 @@ absl::Status CutSchedule::Announce(uint64_t id, std::vector<int64_t> clocks,
   cut.clocks = std::move(clocks);
   cut.hold = hold;
   cut.use = use;
+  cut.regime = std::move(regime);
   return absl::OkStatus();
 }
 
@@ -98,6 +100,13 @@ bool CutSchedule::Knows(uint64_t id) const {
 const CutSchedule::Cut* CutSchedule::Gate(uint32_t rank, int64_t clock) const {
   for (const Cut& cut : cuts_) {
     if (clock >= cut.clocks[rank]) return &cut;
+  }
+  return nullptr;
+}
+
+const CutSchedule::Cut* CutSchedule::RegimeCut() const {
+  for (const Cut& cut : cuts_) {
+    if (cut.use == CutUse::kRegime) return &cut;
   }
   return nullptr;
 }

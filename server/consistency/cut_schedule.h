@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/cuts/cut_use.h"
+#include "common/regime/regime_schedule.h"
 #include "server/consistency/controller_state.h"
 
 namespace syncline::ps {
@@ -30,6 +32,9 @@ class CutSchedule {
     absl::Time held_until = absl::InfiniteFuture();  // once passed
     bool passed = false;
     CutUse use = CutUse::kEvaluation;
+    // kRegime: in force from the cut on, once its end says so. None: the cut
+    // came with the state of another shard.
+    std::optional<TrainingRegime> regime = {};
 
     // "the checkpoint cut at clock 8", the same in each attempt of a job.
     std::string Name() const;
@@ -41,7 +46,8 @@ class CutSchedule {
   // it crosses one; SmallestClocks has those at which it would not.
   // FailedPrecondition: kCutsMax are announced.
   absl::Status Announce(uint64_t id, std::vector<int64_t> clocks,
-                        absl::Duration hold, CutUse use = CutUse::kEvaluation);
+                        absl::Duration hold, CutUse use = CutUse::kEvaluation,
+                        std::optional<TrainingRegime> regime = {});
 
   // Removes a cut, passed or not. OK without effect if it has ended already.
   // Errors: FailedPrecondition: not announced, or abandoned. An announcement
@@ -55,6 +61,9 @@ class CutSchedule {
 
   // The cut that makes this push wait; null: none. Valid until the next change.
   const Cut* Gate(uint32_t rank, int64_t clock) const;
+
+  // The announced cut at which the regime is to change; null: none.
+  const Cut* RegimeCut() const;
 
   // True if a cut was passed and has not ended.
   bool Holds() const { return !cuts_.empty() && cuts_.front().passed; }

@@ -31,6 +31,12 @@ class PushLedger {
   // All announced blocks have arrived. REQUIRES: as Receive.
   bool complete() const { return received_count_ == expected_count_; }
   void Close();
+  // The open clock ends without the worker, whatever has arrived of it; the
+  // rest of it will be a duplicate. `finishes`: it is the job's last clock.
+  void Forgo(bool finishes) {
+    finishes_ = finishes;
+    Close();
+  }
 
   // Clocks of this worker that are in the shard as far as `block` goes.
   int64_t clocks_of(BlockIndex block) const {
@@ -53,6 +59,8 @@ class PushLedger {
   // Something of the open clock has arrived.
   bool started() const { return started_; }
   bool finished() const { return finished_; }
+  // Of the open clock; REQUIRES: started().
+  uint64_t sample_count() const { return sample_count_; }
   uint32_t received_count() const { return received_count_; }
   uint32_t expected_count() const { return expected_count_; }
 

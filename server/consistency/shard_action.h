@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/cuts/cut_use.h"
 #include "common/update/reduction_round.h"
 #include "server/consistency/shard_call.h"
 
@@ -35,12 +36,19 @@ struct ShardAction {
     kApply,
     // Release the buffered gradients of `block`.
     kDropGradients,
+    // Release the buffered gradient of `block` that is `rank`'s: its clock is
+    // applied without it.
+    kDropGradientOf,
+    // Tell the job's shard 0 which workers have closed `clock` here (`ranks`),
+    // and let OnQuorum know the clock's set.
+    kSendCloses,
     // A cut is passed whose purpose asks for it: take the shard's state, which
     // has all pushes below the cut, and none at or above it.
     kSnapshot,
     // Answer `token` with the values of its pull.
     kRead,
-    // Answer `token` with OK.
+    // Answer `token` with OK. `dropped`: its push has no effect, because its
+    // clock was applied without this worker.
     kAck,
     // Answer `token` with `status`.
     kFail,
@@ -63,10 +71,16 @@ struct ShardAction {
   // kRead: 1 + the latest of SYNC's clocks that the values have and at which
   // nothing was applied, because a gradient was not finite; 0: none.
   int64_t skipped_through = 0;
+  // kRead, of the modes that leave workers behind: the open clock; 0: another
+  // mode.
+  int64_t open_clock = 0;
+  bool dropped = false;              // kAck
+  std::vector<uint32_t> ranks = {};  // kSendCloses: ascending
   absl::Status status = absl::OkStatus();
   // kSnapshot.
   uint64_t cut_id = 0;
   std::vector<int64_t> cut_clocks = {};  // by rank
+  CutUse cut_use = CutUse::kEvaluation;
 };
 using ShardActions = std::vector<ShardAction>;
 

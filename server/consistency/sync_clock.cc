@@ -29,8 +29,11 @@ void SyncClock::StartAt(int64_t clock) {
   versions_.assign(versions_.size(), clock_);
 }
 
-void SyncClock::Begin(uint32_t active_workers) {
+void SyncClock::Begin(uint32_t active_workers, bool awaits_set) {
   active_ = active_workers;
+  awaits_set_ = awaits_set && active_ > 0;
+  set_trouble_.clear();
+  parts_.assign(left_out_pushes_.size(), Part());
   open_ = active_;
   samples_ = 0;
   skipped_ = false;
@@ -51,17 +54,70 @@ void SyncClock::Import(int64_t clock, uint64_t skipped_clocks,
 }
 
 void SyncClock::OnStarted(uint32_t rank, const PushFacts& push) {
-  samples_ += push.sample_count;
-  skipped_ |= skip_non_finite_ && push.non_finite;
-  if (push.non_finite) left_out_.push_back(rank);
+  if (awaits_set_) {
+    parts_[rank].samples = push.sample_count;
+    parts_[rank].non_finite = push.non_finite;
+    return;
+  }
+  TakePart(rank, push.sample_count, push.non_finite);
+}
+
+void SyncClock::TakePart(uint32_t rank, uint64_t samples, bool non_finite) {
+  samples_ += samples;
+  skipped_ |= skip_non_finite_ && non_finite;
+  if (non_finite) left_out_.push_back(rank);
 }
 
 void SyncClock::OnGradient(BlockIndex block, ShardActions* out) {
+  if (awaits_set_) return;
   delivered_[block] = true;
   if (--expecting_[block] == 0) ResolveBlock(block, out);
 }
 
-bool SyncClock::OnClosed(const PushLedger& worker, ShardActions* out) {
+std::vector<uint32_t> SyncClock::ClosedRanks() const {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < parts_.size(); ++rank) {
+    if (parts_[rank].closed) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool SyncClock::OnFixed(absl::Span<const PushLedger> workers,
+                        const std::vector<bool>& set, ShardActions* out) {
+  awaits_set_ = false;
+  for (uint32_t rank = 0; rank < set.size(); ++rank) {
+    if (!set[rank]) continue;
+    TakePart(rank, parts_[rank].samples, parts_[rank].non_finite);
+  }
+  for (BlockIndex block = 0; block < blocks_; ++block) {
+    for (uint32_t rank = 0; rank < set.size(); ++rank) {
+      if (!workers[rank].received_in(block, clock_)) continue;
+      if (set[rank]) {
+        delivered_[block] = true;
+        continue;
+      }
+      out->push_back({.kind = Kind::kDropGradientOf,
+                      .block = block,
+                      .rank = rank,
+                      .clock = clock_});
+    }
+    ResolveBlock(block, out);
+  }
+  open_ = 0;
+  return Finish(out);
+}
+
+void SyncClock::OnSetDelayed(int64_t clock, const absl::Status& why) {
+  if (clock == clock_ && awaits_set_) set_trouble_ = std::string(why.message());
+}
+
+bool SyncClock::OnClosed(uint32_t rank, const PushLedger& worker,
+                         ShardActions* out) {
+  if (awaits_set_) {
+    parts_[rank].closed = true;
+    --open_;
+    return false;
+  }
   // No block waits any longer for a gradient that the worker did not send.
   for (BlockIndex block = 0; block < blocks_; ++block) {
     if (worker.received_in(block, clock_)) continue;

@@ -31,20 +31,38 @@ std::string WaitReasons::OfPush(const ShardCall& call) const {
   }
   if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
       cut != nullptr) {
-    if (cut->passed) {
-      return absl::StrCat("the end of ", cut->Name(), " by ", CutterText(*cut));
-    }
-    return absl::StrCat(cut->Name(), "; missing: ", Missing([&](uint32_t rank) {
-                          return workers_[rank].closed() < cut->clocks[rank];
-                        }));
+    return OfCut(*cut);
   }
   if (sync_.IsReducing()) return sync_.ReductionText();
+  if (sync_.AwaitsSet()) return OfSet();
   // SYNC's open clock, or the last one of a mode that waits for none.
   const int64_t open = in_sync_ ? sync_.clock() : clock - 1;
   return absl::StrCat("clock ", open,
                       "; missing: ", Missing([&](uint32_t rank) {
                         return workers_[rank].closed() <= open;
                       }));
+}
+
+std::string WaitReasons::OfCut(const CutSchedule::Cut& cut) const {
+  if (cut.passed) {
+    return absl::StrCat("the end of ", cut.Name(), " by ", CutterText(cut));
+  }
+  return absl::StrCat(cut.Name(), "; missing: ", Missing([&](uint32_t rank) {
+                        return workers_[rank].closed() < cut.clocks[rank];
+                      }));
+}
+
+std::string WaitReasons::OfSet() const {
+  const int64_t clock = sync_.clock();
+  return absl::StrCat(
+      "clock ", clock, ", which ends once ", options_.quorum->needed,
+      " workers have closed it on all shards: ", sync_.ClosedRanks().size(),
+      " have here",
+      sync_.set_trouble().empty()
+          ? ""
+          : absl::StrCat(" (", sync_.set_trouble(), ")"),
+      "; missing: ",
+      Missing([&](uint32_t rank) { return workers_[rank].closed() <= clock; }));
 }
 
 std::string WaitReasons::OfPull(const ShardCall& call) const {
@@ -56,6 +74,12 @@ std::string WaitReasons::OfPull(const ShardCall& call) const {
     return absl::StrCat(cut.Name(), "; missing: ", Missing([&](uint32_t rank) {
                           return workers_[rank].closed() < cut.clocks[rank];
                         }));
+  }
+  if (sync_.AwaitsSet() && pull.clock > sync_.clock()) return OfSet();
+  if (const CutSchedule::Cut* cut = cuts_.RegimeCut();
+      cut != nullptr && pull.blocks.empty() && options_.is_worker(call.rank) &&
+      pull.clock >= cut->clocks[call.rank]) {
+    return OfCut(*cut);
   }
   // What SYNC has still to apply, no later mode may miss.
   const std::optional<int64_t> bound =

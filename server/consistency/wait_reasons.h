@@ -46,6 +46,10 @@ class WaitReasons {
  private:
   std::string OfPush(const ShardCall& call) const;
   std::string OfPull(const ShardCall& call) const;
+  // The open clock, which ends without the last workers.
+  std::string OfSet() const;
+  // Who has to come to the cut, or to end it.
+  std::string OfCut(const CutSchedule::Cut& cut) const;
   absl::Status Overdue(const ShardCall& call, absl::string_view what,
                        int64_t clock, const std::string& why) const;
   // The active workers that lack something, and how far they are.

@@ -90,6 +90,15 @@ void Lanes::SubmitAfterAll(Task task) {
   }
 }
 
+size_t Lanes::queued() const {
+  size_t tasks = 0;
+  for (const auto& lane : lanes_) {
+    MutexLock lock(&lane->mu);
+    tasks += lane->queue.size();
+  }
+  return tasks;
+}
+
 void Lanes::Drain() {
   Mutex mu;
   CondVar drained;

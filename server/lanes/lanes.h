@@ -26,6 +26,8 @@ class Lanes {
   ~Lanes();  // runs what was submitted, joins
 
   int count() const { return static_cast<int>(lanes_.size()); }
+  // Tasks that wait in the queues now, over all lanes.
+  size_t queued() const;
   int LaneOf(BlockIndex block) const {
     return static_cast<int>(block % lanes_.size());
   }

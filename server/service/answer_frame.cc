@@ -48,10 +48,10 @@ ByteBuffer EmptyMessage() {
   return ByteBuffer(&slice, 1);
 }
 
-ByteBuffer AcceptedMessage() {
-  PushResponse accepted;
-  accepted.set_outcome(PushResponse::ACCEPTED);
-  const grpc::Slice slice(accepted.SerializeAsString());
+ByteBuffer OutcomeMessage(PushResponse::Outcome outcome) {
+  PushResponse response;
+  response.set_outcome(outcome);
+  const grpc::Slice slice(response.SerializeAsString());
   return ByteBuffer(&slice, 1);
 }
 
@@ -67,6 +67,8 @@ ByteBuffer PullFrame(JobShard* shard, uint32_t rank, PullValues values) {
   header.set_waited_seconds(absl::ToDoubleSeconds(values.waited));
   header.set_non_finite(shard->non_finite().CountOf(rank));
   header.set_skipped_through(values.skipped_through);
+  header.set_regimes(values.regimes);
+  header.set_open_clock(values.open_clock);
   FrameParts parts;
   header.SerializeToString(&parts.header);
   if (values.area.data != nullptr && values.bytes > 0) {

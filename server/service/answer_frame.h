@@ -2,6 +2,7 @@
 #define SYNCLINE_SERVER_SERVICE_ANSWER_FRAME_H_
 
 #include "grpcpp/support/byte_buffer.h"
+#include "proto/parameter_server.pb.h"
 #include "server/memory/in_flight_budget.h"
 #include "server/shard/embedding_tables.h"
 #include "server/shard/job_shard.h"
@@ -14,8 +15,8 @@ namespace syncline::ps {
 
 // A message without any field.
 grpc::ByteBuffer EmptyMessage();
-// A PushResponse that says ACCEPTED.
-grpc::ByteBuffer AcceptedMessage();
+// A PushResponse.
+grpc::ByteBuffer OutcomeMessage(PushResponse::Outcome outcome);
 // A PullResponse to the worker `rank`. The values are in the message, or in the
 // caller's shared memory if they were read into it.
 grpc::ByteBuffer PullFrame(JobShard* shard, uint32_t rank, PullValues values);

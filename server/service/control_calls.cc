@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/job/step_limits.h"
+#include "common/regime/job_regimes.h"
 #include "common/wire/wire_cut_use.h"
 
 namespace syncline::ps {
@@ -50,15 +52,39 @@ absl::Status ControlCalls::BeginCut(const BeginCutRequest& request) const {
         job->config.label, ": purpose of cut ", request.cut_id(), " is ",
         static_cast<int>(request.purpose()), ", which is none"));
   }
+  std::optional<TrainingRegime> regime;
+  if (use == CutUse::kRegime) {
+    absl::StatusOr<TrainingRegime> read =
+        ReadRegime("regime", request.regime());
+    if (!read.ok()) return Annotate(read.status(), job->config.label);
+    regime = *std::move(read);
+  }
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCutBegin));
   return job->shard->BeginCut(
       request.caller(), request.cut_id(),
       {request.clocks().begin(), request.clocks().end()},
-      absl::Seconds(request.hold_seconds()), *use);
+      absl::Seconds(request.hold_seconds()), *use, std::move(regime));
 }
 
 absl::Status ControlCalls::EndCut(const EndCutRequest& request) const {
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
-  return job->shard->EndCut(request.caller(), request.cut_id());
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCutEnd));
+  return job->shard->EndCut(request.caller(), request.cut_id(),
+                            request.commit());
+}
+
+absl::Status ControlCalls::GetRegimes(const GetRegimesRequest& request,
+                                      GetRegimesResponse* response) const {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(request.caller()));
+  SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes,
+                            job->shard->Regimes(request.caller()));
+  const int workers = static_cast<int>(job->config.controller.workers.size());
+  for (const TrainingRegime& regime : regimes.regimes()) {
+    *response->add_regimes() = ToProto(regime);
+    // A regime changes at one clock of all workers.
+    response->add_cuts()->mutable_clocks()->Resize(workers, regime.first_clock);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ControlCalls::ReportActivity(

@@ -23,6 +23,8 @@ class ControlCalls {
   absl::Status ReportActivity(const ActivityRequest& request) const;
   absl::Status GetShardStatus(const ShardStatusRequest& request,
                               ShardStatus* response) const;
+  absl::Status GetRegimes(const GetRegimesRequest& request,
+                          GetRegimesResponse* response) const;
   absl::Status GetRouting(const GetRoutingRequest& request,
                           GetRoutingResponse* response) const;
   absl::Status OfferMemory(const OfferMemoryRequest& request,

@@ -21,40 +21,21 @@ enum class PsRpc {
   kEndCut,
   kReportActivity,
   kFoldNorm,
+  kFixClock,
   kFoldStatistics,
   kGetShardStatus,
   kScanTable,
   kOfferMemory,
   kAttachMemory,
   kGetRouting,
+  kGetRegimes,
+  kAwaitCheckpoint,
+  kCommitCheckpoint,
 };
-inline constexpr int kPsRpcCount = 14;
+inline constexpr int kPsRpcCount = 18;
 
-// All metrics of a ps. Thread-safe.
-//
-//   syncline_ps_requests_total{rpc, code}          answered calls
-//   syncline_ps_request_duration_seconds{rpc}      arrival to answer, parking
-//                                                  included
-//   syncline_ps_received_bytes_total               payload
-//   syncline_ps_sent_bytes_total                   payload
-//   syncline_ps_shared_memory_payload_bytes_total{direction}
-//                                                  of these, by shared memory
-//   syncline_ps_shared_memory_bytes, .._limit_bytes
-//                                                  workers' memory mapped
-//   syncline_ps_in_flight_bytes, .._limit_bytes    requests and responses held
-//   syncline_ps_parked_calls{kind}                 push, pull, statistics
-//   syncline_ps_parameter_bytes                    values held
-//   syncline_ps_slot_bytes                         optimizer state held
-//   syncline_ps_fold_bytes                         gradients held for others
-//   syncline_ps_jobs                               open ones
-//   syncline_ps_clock_spread_clocks                fastest less slowest active
-//                                                  worker, largest over jobs
-//   syncline_ps_duplicate_blocks_total             pushed again, not applied
-//   syncline_ps_abandoned_cuts_total               held for too long
-//   syncline_ps_non_finite_total{worker}           blocks and rows of gradients
-//                                                  that were not finite
-//   syncline_ps_skipped_clocks_total               with nothing applied, of
-//   them
+// What a ps counts and samples; common/daemon/metrics_catalogue.cc says what
+// each metric means. The series of jobs are in job_metrics.h. Thread-safe.
 class PsMetrics {
  public:
   // Values that are sampled from time to time, not counted.
@@ -89,8 +70,19 @@ class PsMetrics {
   }
   void Duplicates(uint64_t blocks) { duplicates_->Add(blocks); }
   void AbandonedCuts(uint64_t cuts) { abandoned_cuts_->Add(cuts); }
-  void NonFinite(const std::string& worker, uint64_t count);
   void SkippedClocks(uint64_t clocks) { skipped_clocks_->Add(clocks); }
+  // Of checkpoints, since the last call.
+  struct CheckpointEvents {
+    uint64_t written = 0;
+    uint64_t failed = 0;
+    uint64_t bytes = 0;
+    absl::Duration took;
+    uint64_t copies = 0;
+    uint64_t waits = 0;
+    absl::Duration block_waits;
+    absl::Duration table_waits;
+  };
+  void Checkpoints(const CheckpointEvents& events);
   void Set(const Sample& sample);
 
  private:
@@ -110,6 +102,14 @@ class PsMetrics {
   Counter* duplicates_;
   Counter* abandoned_cuts_;
   Counter* skipped_clocks_;
+  Counter* checkpoints_written_;
+  Counter* checkpoints_failed_;
+  Counter* checkpoint_bytes_;
+  Counter* checkpoint_seconds_;
+  Counter* checkpoint_copies_;
+  Counter* checkpoint_waits_;
+  Counter* checkpoint_block_seconds_;
+  Counter* checkpoint_table_seconds_;
   Gauge* in_flight_bytes_;
   Gauge* in_flight_limit_bytes_;
   Gauge* shared_memory_bytes_;

@@ -6,6 +6,7 @@
 #include "common/base/status_macros.h"
 #include "grpcpp/server_context.h"
 #include "proto/parameter_server.grpc.pb.h"
+#include "server/service/checkpoint_calls.h"
 #include "server/service/control_calls.h"
 #include "server/service/request_reader.h"
 #include "server/service/shard_reactor.h"
@@ -25,7 +26,10 @@ using FoldMethods = ParameterServer::WithCallbackMethod_FoldNorm<
         ParameterServer::WithRawCallbackMethod_ScanTable<
             ParameterServer::WithCallbackMethod_GetShardStatus<
                 ParameterServer::WithCallbackMethod_GetRouting<
-                    MemoryMethods>>>>>;
+                    ParameterServer::WithCallbackMethod_GetRegimes<
+                        MemoryMethods>>>>>>;
+using CheckpointMethods = ParameterServer::WithCallbackMethod_AwaitCheckpoint<
+    ParameterServer::WithCallbackMethod_CommitCheckpoint<FoldMethods>>;
 using Service = ParameterServer::WithRawCallbackMethod_Init<
     ParameterServer::WithRawCallbackMethod_PushPull<
         ParameterServer::WithRawCallbackMethod_Push<
@@ -33,7 +37,7 @@ using Service = ParameterServer::WithRawCallbackMethod_Init<
                 ParameterServer::WithCallbackMethod_BeginCut<
                     ParameterServer::WithCallbackMethod_EndCut<
                         ParameterServer::WithCallbackMethod_ReportActivity<
-                            FoldMethods>>>>>>>;
+                            CheckpointMethods>>>>>>>;
 
 // The methods that gRPC calls, and the two reductions over processes: of norms,
 // between ps, and of statistics, between workers.
@@ -45,7 +49,8 @@ class ParameterService final : public Service {
         metrics_(metrics),
         reader_(budget, shared, metrics),
         values_(jobs, &reader_, metrics),
-        control_(jobs, budget, shared) {}
+        control_(jobs, budget, shared),
+        checkpoints_(jobs) {}
 
   ServerUnaryReactor* Init(CallbackServerContext* context,
                            const ByteBuffer* request,
@@ -100,6 +105,12 @@ class ParameterService final : public Service {
     return Now(context, PsRpc::kGetRouting,
                control_.GetRouting(*request, response));
   }
+  ServerUnaryReactor* GetRegimes(CallbackServerContext* context,
+                                 const GetRegimesRequest* request,
+                                 GetRegimesResponse* response) override {
+    return Now(context, PsRpc::kGetRegimes,
+               control_.GetRegimes(*request, response));
+  }
   ServerUnaryReactor* OfferMemory(CallbackServerContext* context,
                                   const OfferMemoryRequest* request,
                                   OfferMemoryResponse* response) override {
@@ -111,6 +122,19 @@ class ParameterService final : public Service {
                                    AttachMemoryResponse* response) override {
     return Now(context, PsRpc::kAttachMemory,
                control_.AttachMemory(*request, response));
+  }
+  ServerUnaryReactor* AwaitCheckpoint(
+      CallbackServerContext* context, const AwaitCheckpointRequest* request,
+      AwaitCheckpointResponse* response) override {
+    auto* reactor = new CheckpointReactor(metrics_);
+    return Started(reactor,
+                   checkpoints_.Await(*context, *request, response, reactor));
+  }
+  ServerUnaryReactor* CommitCheckpoint(
+      CallbackServerContext* context, const CommitCheckpointRequest* request,
+      CommitCheckpointResponse* response) override {
+    auto* reactor = new ShardReactor(PsRpc::kCommitCheckpoint, metrics_);
+    return Started(reactor, checkpoints_.Commit(*request, response, reactor));
   }
   ServerUnaryReactor* FoldNorm(CallbackServerContext* context,
                                const FoldNormRequest* request,
@@ -152,6 +176,7 @@ class ParameterService final : public Service {
   const RequestReader reader_;
   const ValueCalls values_;
   const ControlCalls control_;
+  const CheckpointCalls checkpoints_;
 };
 
 absl::Status ParameterService::StartStatistics(

@@ -6,15 +6,20 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "common/job/orphaned_job.h"
+#include "common/system/job_logs.h"
 #include "common/system/log.h"
+#include "server/checkpoint/restore.h"
 
 namespace syncline::ps {
 
 PsCommands::PsCommands(PsServer* server, uint64_t incarnation,
-                       std::function<void(DaemonMessage)> send)
+                       std::function<void(DaemonMessage)> send,
+                       std::string checkpoint_dir)
     : server_(server),
       incarnation_(incarnation),
       send_(std::move(send)),
+      checkpoint_dir_(std::move(checkpoint_dir)),
       thread_("ps-commands", 1) {}
 
 PsCommands::~PsCommands() { thread_.Stop(); }
@@ -29,7 +34,9 @@ void PsCommands::OnCommand(const SchedulerMessage& command) {
   } else if (command.has_stop()) {
     {
       MutexLock lock(&mu_);
-      ++stops_[command.stop().job_id()];
+      Stops& stops = stops_[command.stop().job_id()];
+      ++stops.count;
+      stops.reason = command.stop().reason();
     }
     queued = thread_.TrySubmit([this, stop = command.stop()] { Stop(stop); });
   }
@@ -38,8 +45,14 @@ void PsCommands::OnCommand(const SchedulerMessage& command) {
 
 absl::Status PsCommands::CheckNotStopped(const std::string& job_id) {
   MutexLock lock(&mu_);
-  if (stops_.find(job_id) == stops_.end()) return absl::OkStatus();
-  return absl::CancelledError("stopped while its shard was opened");
+  const auto stops = stops_.find(job_id);
+  if (stops == stops_.end()) return absl::OkStatus();
+  std::string problem = "stopped while its shard was opened";
+  // Else the scheduler has asked for it, and knows why.
+  if (IsOfOrphanedJob(stops->second.reason)) {
+    absl::StrAppend(&problem, ": ", stops->second.reason);
+  }
+  return absl::CancelledError(problem);
 }
 
 absl::Status PsCommands::Open(const JobAssignment& assignment) {
@@ -47,6 +60,12 @@ absl::Status PsCommands::Open(const JobAssignment& assignment) {
     if (ps.member().incarnation() != incarnation_) continue;
     const auto go_on = [&] { return CheckNotStopped(assignment.job_id()); };
     SYNCLINE_RETURN_IF_ERROR(go_on());
+    if (assignment.has_start_from()) {
+      SYNCLINE_ASSIGN_OR_RETURN(
+          const ShardStarts starts,
+          StartsFromCheckpoint(assignment, ps.rank(), go_on, checkpoint_dir_));
+      return server_->RestoreJob(assignment, ps.rank(), starts, go_on);
+    }
     return server_->OpenJob(assignment, ps.rank(), go_on);
   }
   return absl::FailedPreconditionError(
@@ -55,6 +74,7 @@ absl::Status PsCommands::Open(const JobAssignment& assignment) {
 }
 
 void PsCommands::Prepare(const JobAssignment& assignment) {
+  SetJobTrace(assignment.job_id(), assignment.trace_id());
   const absl::Status opened = Open(assignment);
   DaemonMessage message;
   message.mutable_prepared()->set_job_id(assignment.job_id());
@@ -69,7 +89,7 @@ void PsCommands::Prepare(const JobAssignment& assignment) {
 void PsCommands::Stop(const StopJob& stop) {
   {
     MutexLock lock(&mu_);
-    if (--stops_[stop.job_id()] == 0) stops_.erase(stop.job_id());
+    if (--stops_[stop.job_id()].count == 0) stops_.erase(stop.job_id());
   }
   std::optional<PsReport> report =
       server_->CloseJob(stop.job_id(), stop.reason());
@@ -82,6 +102,10 @@ void PsCommands::Stop(const StopJob& stop) {
   message.mutable_done()->set_job_id(stop.job_id());
   message.mutable_done()->set_attempt(stop.attempt());
   message.mutable_done()->set_released(true);
+  // A scheduler that comes back has not asked for it.
+  if (IsOfOrphanedJob(stop.reason())) {
+    message.mutable_done()->set_message(stop.reason());
+  }
   send_(std::move(message));
 }
 

@@ -20,15 +20,18 @@ namespace syncline::ps {
 // opening of its job that is under way or waits before it, so that the stop is
 // answered soon. Thread-safe.
 //
-//   PrepareJob -> OpenJob  -> JobPrepared, with the problem if there is one
+//   PrepareJob -> OpenJob, or RestoreJob from JobAssignment.start_from
+//                          -> JobPrepared, with the problem if there is one
 //   StopJob    -> CloseJob -> JobDone{released}, also for a job it has not;
 //                 before it the last PsReport, which stays after the job
 class PsCommands {
  public:
   // Its shard of a job is that of the participant with `incarnation`. `server`
   // outlives this object. `send` is thread-safe and does not block.
+  // `checkpoint_dir` is PsServer's.
   PsCommands(PsServer* server, uint64_t incarnation,
-             std::function<void(DaemonMessage)> send);
+             std::function<void(DaemonMessage)> send,
+             std::string checkpoint_dir = "");
   ~PsCommands();  // finishes what was ordered
 
   // Other commands are ignored. Does not block.
@@ -44,9 +47,14 @@ class PsCommands {
   PsServer* const server_;
   const uint64_t incarnation_;
   const std::function<void(DaemonMessage)> send_;
+  const std::string checkpoint_dir_;
   Mutex mu_;
   // Stops that have come and are not carried out yet, by job.
-  absl::flat_hash_map<std::string, int> stops_ ABSL_GUARDED_BY(mu_);
+  struct Stops {
+    int count = 0;
+    std::string reason;  // of the last
+  };
+  absl::flat_hash_map<std::string, Stops> stops_ ABSL_GUARDED_BY(mu_);
   ThreadPool thread_;  // last: it uses the rest
 };
 

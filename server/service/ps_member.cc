@@ -1,5 +1,6 @@
 #include "server/service/ps_member.h"
 
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -7,8 +8,8 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/system/available_memory.h"
+#include "common/system/free_disk.h"
 #include "common/system/log.h"
-#include "server/memory/free_disk.h"
 
 namespace syncline::ps {
 namespace {
@@ -52,6 +53,12 @@ absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
                               : DefaultTableMemory();
   SYNCLINE_ASSIGN_OR_RETURN(ps.table_disk_bytes, TableDisk(options));
   ps.spill_dir = options.spill_dir;
+  if (!options.checkpoint_dir.empty()) {
+    // Absolute: a checkpoint's path is told to others.
+    ps.checkpoint_dir = std::filesystem::absolute(options.checkpoint_dir);
+    SYNCLINE_RETURN_IF_ERROR(Annotate(FreeDiskBytes(ps.checkpoint_dir).status(),
+                                      "--checkpoint-dir"));
+  }
   LogInfo("room for tables")
       .Field("memory_bytes", ps.table_memory_bytes)
       .Field("disk_bytes", ps.table_disk_bytes)
@@ -69,17 +76,20 @@ absl::StatusOr<std::unique_ptr<PsMember>> PsMember::Create(
     });
   }
   server->RegisterService(daemon->builder());
-  return absl::WrapUnique(new PsMember(std::move(server), daemon, link));
+  return absl::WrapUnique(
+      new PsMember(std::move(server), daemon, link, ps.checkpoint_dir));
 }
 
 PsMember::PsMember(std::unique_ptr<PsServer> server, Daemon* daemon,
-                   MemberLink* link)
+                   MemberLink* link, std::string checkpoint_dir)
     : daemon_(daemon),
       link_(link),
       incarnation_(EntropySeed()),
       server_(std::move(server)),
-      commands_(server_.get(), incarnation_,
-                [link = link_](DaemonMessage m) { link->Send(std::move(m)); }),
+      commands_(
+          server_.get(), incarnation_,
+          [link = link_](DaemonMessage m) { link->Send(std::move(m)); },
+          std::move(checkpoint_dir)),
       reports_("ps-reports", kReportPeriod, [this] { Report(); }) {}
 
 void PsMember::Report() {

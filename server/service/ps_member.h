@@ -27,7 +27,8 @@ class PsMember {
   void Drain(absl::Time deadline);
 
  private:
-  PsMember(std::unique_ptr<PsServer> server, Daemon* daemon, MemberLink* link);
+  PsMember(std::unique_ptr<PsServer> server, Daemon* daemon, MemberLink* link,
+           std::string checkpoint_dir);
   // Tells the scheduler how the jobs' tables fare and what jobs have skipped.
   void Report();
 

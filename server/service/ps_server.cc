@@ -6,28 +6,36 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_start.h"
+#include "common/system/free_disk.h"
 #include "common/system/log.h"
 #include "common/system/memory_claim.h"
 #include "common/system/periodic_task.h"
 #include "common/update/reduction_root.h"
 #include "common/wire/routing_table.h"
 #include "common/wire/routing_version.h"
+#include "server/checkpoint/restore.h"
+#include "server/checkpoint/shard_checkpoints.h"
 #include "server/lanes/lanes.h"
 #include "server/memory/in_flight_budget.h"
 #include "server/memory/shared_regions.h"
+#include "server/service/job_metrics.h"
 #include "server/service/metrics.h"
 #include "server/service/parameter_service.h"
-#include "server/service/table_metrics.h"
+#include "server/service/quorum_service.h"
+#include "server/service/state_service.h"
 #include "server/service/tick_gap.h"
 #include "server/shard/job_access.h"
 #include "server/shard/job_registry.h"
 #include "server/shard/ps_plan.h"
 #include "server/shard/shard_exporter.h"
 #include "server/shard/shard_importer.h"
+#include "server/shard/shard_transfer.h"
 #include "server/spill/row_spill.h"
 #include "server/tables/table_budget.h"
 
@@ -83,10 +91,12 @@ void Free(JobRegistry::Shards shards) {
   if (!is_freed()) LogWarning("calls still hold a closed shard").Job(job_id);
 }
 
-// True if the scheduler gets reports on the job, see PsReport.
-bool IsReported(const JobConfig& config) {
+// True if the scheduler gets reports on the job, see PsReport. A job may come
+// to SYNC while it runs.
+bool IsReported(const JobConfig& config, const JobShard& shard) {
   return !config.tables.empty() ||
-         config.update.on_non_finite != OnNonFinite::kFailJob;
+         config.update.on_non_finite != OnNonFinite::kFailJob ||
+         (config.shard == kRootShard && shard.HasBlame());
 }
 
 // Adds a shard of the job to its report, but not the shard's tables. All shards
@@ -98,6 +108,8 @@ void AddToReport(const JobConfig& config, const JobShard& shard,
   report->set_skipped_clocks(
       std::max(report->skipped_clocks(), shard.SkippedClocks()));
   report->set_dropped_blocks(report->dropped_blocks() + shard.DroppedBlocks());
+  // It has all barriers.
+  if (config.shard == kRootShard) shard.AddBlame(MonotonicNow(), report);
 }
 
 std::vector<StatisticsReducer::Worker> StatisticsWorkers(
@@ -113,12 +125,8 @@ class PsServerImpl final : public PsServer {
  public:
   PsServerImpl(const Options& options, int lanes,
                std::unique_ptr<SpillDirectory> spill)
-      : own_registry_(options.metrics == nullptr
-                          ? std::make_unique<MetricsRegistry>()
-                          : nullptr),
+      : registry_(options.metrics),
         metrics_(options.metrics),
-        table_metrics_(options.metrics == nullptr ? own_registry_.get()
-                                                  : options.metrics),
         budget_(std::make_shared<InFlightBudget>(options.in_flight_bytes)),
         table_budget_(std::make_shared<TableBudget>(options.table_memory_bytes,
                                                     options.table_disk_bytes)),
@@ -128,14 +136,23 @@ class PsServerImpl final : public PsServer {
             {.enabled = options.shared_memory,
              .bytes_max = options.shared_memory_bytes,
              .boot_id = options.boot_id.empty() ? BootId() : options.boot_id}),
+        checkpoint_dir_(options.checkpoint_dir),
         on_unreachable_(options.on_unreachable),
         snapshot_taker_(options.snapshot_taker),
+        spill_dir_(options.table_disk_bytes > 0 ? options.spill_dir : ""),
         lanes_(lanes),
         service_(
             MakeParameterService(&jobs_, budget_.get(), &shared_, &metrics_)),
-        ticks_("ps-ticks", kTickPeriod, [this] { Tick(); }) {}
+        state_service_(MakeStateService(&jobs_, budget_.get())),
+        quorum_service_(MakeQuorumService(&jobs_, &metrics_)),
+        ticks_("ps-ticks", kTickPeriod, [this] { Tick(); }) {
+    if (registry_ == nullptr) return;
+    collecting_ = registry_->AddCollector(
+        [this](MetricSamples* samples) { Collect(samples); });
+  }
 
   ~PsServerImpl() override {
+    collecting_.reset();
     for (const std::string& job_id : jobs_.JobIds()) {
       CloseJob(job_id, "the ps ended");
     }
@@ -144,6 +161,8 @@ class PsServerImpl final : public PsServer {
 
   void RegisterService(grpc::ServerBuilder* builder) override {
     builder->RegisterService(service_.get());
+    builder->RegisterService(state_service_.get());
+    builder->RegisterService(quorum_service_.get());
   }
   absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank,
                        const GoOnCheck& go_on) override;
@@ -195,6 +214,9 @@ class PsServerImpl final : public PsServer {
   absl::Status CloseAtCut(const JobRegistry::Shards& shards, uint64_t cut_id,
                           const JobAccess& later);
   absl::Status CheckMemory(const JobConfig& config) const;
+  // Null: the job makes no checkpoints.
+  absl::StatusOr<std::shared_ptr<ShardCheckpoints>> OpenCheckpoints(
+      const std::shared_ptr<JobShard>& shard, const GoOnCheck& go_on);
   // Sets memory and disk aside for the shard's tables and opens them; `here`,
   // `others_to_come`: MakeShard's.
   absl::StatusOr<std::unique_ptr<EmbeddingTables>> OpenTables(
@@ -203,40 +225,49 @@ class PsServerImpl final : public PsServer {
   // store's.
   absl::StatusOr<std::unique_ptr<ColdStore>> OpenSpill(JobConfig* config,
                                                        uint32_t table);
-  // What the tables of a restored shard have counted so far was told before.
-  void GoOnCounting(const JobShard& shard);
-  void ForgetTables(const std::string& job_id);
+  // What is read when it is asked for.
+  void Collect(MetricSamples* samples);
   void Tick();
   void SampleMetrics();
-  void CountEvents(JobShard* shard);
+  void CountEvents(const JobEntry& job);
+  void CountCheckpoints(ShardCheckpoints* checkpoints);
 
-  const std::unique_ptr<MetricsRegistry> own_registry_;
+  MetricsRegistry* const registry_;  // may be null
   PsMetrics metrics_;
-  Mutex table_metrics_mu_;
-  TableMetrics table_metrics_ ABSL_GUARDED_BY(table_metrics_mu_);
   const std::shared_ptr<InFlightBudget> budget_;
   const std::shared_ptr<TableBudget> table_budget_;
   const std::unique_ptr<SpillDirectory> spill_;  // null: rows stay in memory
   const std::shared_ptr<BufferPool> buffers_;
   SharedRegions shared_;
+  const std::string checkpoint_dir_;
   const NormAllReduce::OnUnreachable on_unreachable_;
   const std::function<std::shared_ptr<SnapshotTaker>(const std::string& job_id)>
       snapshot_taker_;
   JobRegistry jobs_;
+  const std::string spill_dir_;  // empty: none
   Lanes lanes_;
   const std::unique_ptr<grpc::Service> service_;
+  const std::unique_ptr<grpc::Service> state_service_;
+  const std::unique_ptr<grpc::Service> quorum_service_;
   int ticks_since_sample_ = 0;                     // the ticks' alone
   TickGap tick_gap_{kTickPeriod, MonotonicNow()};  // likewise
-  PeriodicTask ticks_;                             // last: it uses the rest
+  PeriodicTask ticks_;                             // it uses the rest
+  // Last, likewise.
+  std::unique_ptr<MetricsRegistry::Collecting> collecting_;
 };
 
 absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
-  const PsPlan plan = PlanShard(
+  PsPlan plan = PlanShard(
       config.update.optimizer, config.controller, LayoutOf(config).counts(),
       static_cast<uint32_t>(config.controller.workers.size()),
       !config.tables.empty());
+  plan.copy_bytes = static_cast<int64_t>(CopyBytes(
+      config.update.optimizer, LayoutOf(config).counts(), config.checkpoint));
   const absl::Status fits = CheckMemoryFor(
-      "parameters, optimizer state, waiting gradients and messages",
+      plan.copy_bytes > 0
+          ? "parameters, optimizer state, waiting gradients, messages and "
+            "copies for checkpoints (checkpoint.copy_bytes)"
+          : "parameters, optimizer state, waiting gradients and messages",
       static_cast<uint64_t>(plan.memory_bytes()));
   if (fits.ok()) return fits;
   return Annotate(
@@ -337,7 +368,6 @@ absl::Status PsServerImpl::ChangeRouting(const JobAssignment& assignment,
   absl::Status status = CloseAtCut(former, cut_id, *access);
   // Its memory and files make room for those of the new shards.
   Free(std::move(former));
-  ForgetTables(access->job_id);
   if (status.ok()) status = OpenRouting(opening, ps_rank, *access);
   if (status.ok()) return status;
   // Not what was opened under this name meanwhile.
@@ -416,6 +446,10 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> PsServerImpl::MakeShard(
                           : std::make_shared<PendingStatistics>(
                                 StatisticsWorkers(config), config.label);
   }
+  if (config.controller.quorum.has_value()) {
+    job->quorum = std::make_shared<QuorumAgreement>(
+        *opening.assignment, routing, config, on_unreachable_);
+  }
   if (config.controller.block_count > 0) {
     job->shard = std::make_shared<JobShard>(
         config, JobShard::Resources{&lanes_, budget_.get(), buffers_.get()},
@@ -425,17 +459,30 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> PsServerImpl::MakeShard(
           norms->AllReduce(round, std::move(squared_norms), std::move(done));
         },
         std::move(tables));
-    if (snapshot_taker_ != nullptr) {
-      job->shard->UseSnapshotTaker(snapshot_taker_(config.job_id));
-    }
+    job->transfer = std::make_shared<ShardTransfer>(job->shard);
+    job->shard->UseQuorum(job->quorum);
     if (const auto there = job->shard->MakeResident(opening.go_on);
         !there.ok()) {
       return Annotate(there, config.label);
     }
+    SYNCLINE_ASSIGN_OR_RETURN(job->checkpoints,
+                              OpenCheckpoints(job->shard, opening.go_on));
+    if (job->checkpoints != nullptr) {
+      job->shard->UseSnapshotTaker(job->checkpoints);
+    } else if (snapshot_taker_ != nullptr) {
+      job->shard->UseSnapshotTaker(snapshot_taker_(config.job_id));
+    }
     if (opening.starts != nullptr) {
       SYNCLINE_ASSIGN_OR_RETURN(const ShardStart start, opening.starts(shard));
-      SYNCLINE_RETURN_IF_ERROR(job->shard->Import(start));
-      GoOnCounting(*job->shard);
+      if (const auto taken = job->shard->Import(start); !taken.ok()) {
+        const bool names_shard =
+            absl::StrContains(taken.message(), config.label);
+        const absl::Status named =
+            names_shard ? taken : Annotate(taken, config.label);
+        return opening.assignment->has_start_from()
+                   ? WithStartTrouble(named, *opening.assignment)
+                   : named;
+      }
     }
   }
   LogInfo("shard opened")
@@ -449,17 +496,43 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> PsServerImpl::MakeShard(
   return job;
 }
 
-void PsServerImpl::GoOnCounting(const JobShard& shard) {
-  const ShardStatus::Job status = shard.Status();
-  MutexLock lock(&table_metrics_mu_);
-  for (const ShardStatus::Table& table : status.tables()) {
-    table_metrics_.GoOn(status.job_id(), status.shard(), table);
+absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
+    const std::shared_ptr<JobShard>& shard, const GoOnCheck& go_on) {
+  const JobConfig& config = shard->config();
+  if (!config.checkpoint.has_value()) return nullptr;
+  const CheckpointSpec& spec = *config.checkpoint;
+  const bool is_shared = !spec.directory().empty();
+  const std::string& folder = is_shared ? spec.directory() : checkpoint_dir_;
+  if (folder.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        config.label, ": checkpoint.directory is empty, and this ps has no ",
+        "--checkpoint-dir"));
   }
-}
-
-void PsServerImpl::ForgetTables(const std::string& job_id) {
-  MutexLock lock(&table_metrics_mu_);
-  table_metrics_.Forget(job_id);
+  ShardCheckpoints::Options options;
+  options.folder = absl::StrCat(folder, "/", config.job_id);
+  options.is_shared = is_shared;
+  options.shards = config.checkpoint_files;
+  options.keep_last = std::max<uint32_t>(spec.keep_last(), 1);
+  options.keep_every = spec.keep_every();
+  options.copy_bytes = CopyLimit(spec);
+  if (const auto free = FreeDiskBytes(folder); !free.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat(config.label, ": ",
+                     is_shared ? "checkpoint.directory" : "--checkpoint-dir",
+                     ": ", free.status().message()));
+  }
+  auto checkpoints = std::make_shared<ShardCheckpoints>(
+      options,
+      ShardCheckpoints::Shard{&shard->config(), &shard->layout(),
+                              shard->executor(), &lanes_},
+      [shard = std::weak_ptr<JobShard>(shard)](uint64_t cut_id) {
+        const auto open = shard.lock();
+        return open != nullptr ? open->CheckAnnounced(cut_id)
+                               : absl::CancelledError("the shard was closed");
+      });
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(checkpoints->MakeResident(go_on), config.label));
+  return checkpoints;
 }
 
 void PsServerImpl::CloseShards(
@@ -473,16 +546,18 @@ void PsServerImpl::CloseShards(
       job->statistics->Close(closed);
     }
     if (job->shard != nullptr) job->shard->Close(closed);
+    // Lanes may wait for it.
+    if (job->checkpoints != nullptr) job->checkpoints->Close(closed);
   }
   lanes_.Drain();
   for (const auto& job : shards) {
-    if (job->shard != nullptr) CountEvents(job->shard.get());
+    if (job->shard != nullptr) CountEvents(*job);
   }
 }
 
 std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,
                                                absl::string_view reason) {
-  return CloseRemoved(jobs_.Remove(job_id), job_id, reason);
+  return CloseRemoved(jobs_.Remove(job_id, reason), job_id, reason);
 }
 
 std::optional<PsReport> PsServerImpl::CloseRemoved(
@@ -498,7 +573,9 @@ std::optional<PsReport> PsServerImpl::CloseRemoved(
       /*with_statistics=*/true);
   std::optional<PsReport> last;
   for (const auto& job : *shards) {
-    if (job->shard == nullptr || !IsReported(job->config)) continue;
+    if (job->shard == nullptr || !IsReported(job->config, *job->shard)) {
+      continue;
+    }
     if (!last.has_value()) last.emplace();
     AddToReport(job->config, *job->shard, &*last);
     for (ShardStatus::Table& table : job->shard->FinalTables()) {
@@ -506,7 +583,6 @@ std::optional<PsReport> PsServerImpl::CloseRemoved(
     }
   }
   Free(*std::move(shards));
-  ForgetTables(job_id);
   LogInfo("job closed").Job(job_id).Field("reason", reason);
   return last;
 }
@@ -515,7 +591,9 @@ std::vector<PsReport> PsServerImpl::Reports() const {
   std::vector<PsReport> reports;
   // The shards of a job are neighbours.
   for (const auto& job : jobs_.All()) {
-    if (job->shard == nullptr || !IsReported(job->config)) continue;
+    if (job->shard == nullptr || !IsReported(job->config, *job->shard)) {
+      continue;
+    }
     if (reports.empty() || reports.back().job_id() != job->config.job_id) {
       reports.emplace_back();
     }
@@ -538,16 +616,24 @@ void PsServerImpl::Drain(absl::Time deadline) {
   }
 }
 
-void PsServerImpl::CountEvents(JobShard* shard) {
+void PsServerImpl::CountEvents(const JobEntry& job) {
+  JobShard* const shard = job.shard.get();
   metrics_.Duplicates(shard->NewDuplicateBlocks());
   metrics_.AbandonedCuts(shard->NewAbandonedCuts());
   metrics_.SkippedClocks(shard->NewSkippedClocks());
-  NonFiniteLog& non_finite = shard->non_finite();
-  for (uint32_t rank = 0; rank < non_finite.worker_count(); ++rank) {
-    if (const uint64_t count = non_finite.TakeNew(rank); count > 0) {
-      metrics_.NonFinite(non_finite.worker_name(rank), count);
-    }
-  }
+  if (job.checkpoints != nullptr) CountCheckpoints(job.checkpoints.get());
+}
+
+void PsServerImpl::CountCheckpoints(ShardCheckpoints* checkpoints) {
+  const ShardCheckpoints::Counts counts = checkpoints->TakeNewCounts();
+  metrics_.Checkpoints({.written = counts.written,
+                        .failed = counts.failed,
+                        .bytes = counts.bytes,
+                        .took = counts.took,
+                        .copies = counts.blocks.copies,
+                        .waits = counts.blocks.waits,
+                        .block_waits = counts.blocks.waited,
+                        .table_waits = counts.table_waits});
 }
 
 void PsServerImpl::Tick() {
@@ -562,6 +648,7 @@ void PsServerImpl::Tick() {
     job->norms->Tick(now, frozen);
     if (job->statistics != nullptr) job->statistics->Tick(now, frozen);
     if (job->shard != nullptr) job->shard->Tick(now, frozen);
+    if (job->checkpoints != nullptr) job->checkpoints->Tick(now);
   }
   if (++ticks_since_sample_ < kTicksPerSample) return;
   ticks_since_sample_ = 0;
@@ -570,6 +657,18 @@ void PsServerImpl::Tick() {
   }
   shared_.Tick(now);
   SampleMetrics();
+}
+
+void PsServerImpl::Collect(MetricSamples* samples) {
+  CollectJobMetrics(jobs_.All(), MonotonicNow(), samples);
+  samples->Add("syncline_ps_lanes", {}, lanes_.count());
+  samples->Add("syncline_ps_queued_steps", {},
+               static_cast<double>(lanes_.queued()));
+  if (spill_dir_.empty()) return;
+  const auto free = FreeDiskBytes(spill_dir_);
+  if (!free.ok()) return;
+  samples->Add("syncline_ps_spill_disk_free_bytes", {},
+               static_cast<double>(*free));
 }
 
 void PsServerImpl::SampleMetrics() {
@@ -581,17 +680,8 @@ void PsServerImpl::SampleMetrics() {
   sample.jobs = static_cast<double>(jobs_.JobIds().size());
   for (const auto& job : jobs_.All()) {
     if (job->shard == nullptr) continue;
-    CountEvents(job->shard.get());
+    CountEvents(*job);
     const ShardStatus::Job status = job->shard->Status();
-    {
-      MutexLock lock(&table_metrics_mu_);
-      // CloseJob forgets it after it has removed it, or has done so already.
-      const bool is_open = jobs_.Has(*job);
-      for (const ShardStatus::Table& table : status.tables()) {
-        if (!is_open) break;
-        table_metrics_.Set(job->config.job_id, job->config.shard, table);
-      }
-    }
     sample.parked_pushes += status.parked_pushes();
     sample.parked_pulls += status.parked_pulls();
     if (job->statistics != nullptr) {

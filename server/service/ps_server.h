@@ -20,10 +20,13 @@
 #include "proto/scheduler.pb.h"
 #include "server/shard/shard_start.h"
 
+namespace syncline {
+class ShardStateSink;
+}  // namespace syncline
+
 namespace syncline::ps {
 
 struct ShardSelection;
-class ShardStateSink;
 class SnapshotTaker;
 
 // One ps: the shards of the jobs it takes part in, as the jobs' routings give
@@ -37,6 +40,9 @@ class PsServer {
     uint64_t in_flight_bytes = 1ull << 30;
     // For the rows of embedding tables of all jobs, in memory and on disk.
     uint64_t table_memory_bytes = 1ull << 30;
+    // Of jobs whose checkpoints name no folder; each gets one below it. Empty:
+    // such jobs are refused.
+    std::string checkpoint_dir = {};
     uint64_t table_disk_bytes = 0;  // 0: rows stay in memory
     std::string spill_dir = {};     // where; needed with table_disk_bytes
     // Payloads of workers on this host may be in memory of theirs that this
@@ -48,9 +54,9 @@ class PsServer {
     // Another ps of a job has been out of reach for some seconds and still is;
     // again every other second. On any thread; must not block. May be null.
     std::function<void(PeerUnreachable)> on_unreachable = nullptr;
-    // What takes the state of a job's shard at checkpoint and routing cuts;
-    // asked when a shard opens. Null, here or as its answer: such cuts are
-    // refused.
+    // What takes the state of a job's shard at checkpoint and routing cuts,
+    // for jobs without JobSpec.checkpoint; asked when a shard opens. Null, here
+    // or as its answer: such cuts are refused.
     std::function<std::shared_ptr<SnapshotTaker>(const std::string& job_id)>
         snapshot_taker = nullptr;
   };
@@ -62,9 +68,11 @@ class PsServer {
   virtual void RegisterService(grpc::ServerBuilder* builder) = 0;
 
   // Opens the shards that a job has on the ps of rank `ps_rank`. Errors:
-  // AlreadyExists, InvalidArgument (spec, block map), ResourceExhausted
-  // (memory, or disk for tables); those of `go_on`, which is asked every 64 MiB
-  // or sooner while memory is taken. After an error the job is not open.
+  // AlreadyExists, InvalidArgument (spec, block map, no folder for
+  // checkpoints), ResourceExhausted (memory, or disk for tables), Unavailable
+  // (the folder for checkpoints cannot be written to); those of `go_on`, which
+  // is asked every 64 MiB or sooner while memory is taken. After an error the
+  // job is not open.
   virtual absl::Status OpenJob(const JobAssignment& assignment,
                                uint32_t ps_rank, const GoOnCheck& go_on) = 0;
   absl::Status OpenJob(const JobAssignment& assignment, uint32_t ps_rank) {
@@ -105,7 +113,8 @@ class PsServer {
   virtual std::optional<PsReport> CloseJob(const std::string& job_id,
                                            absl::string_view reason) = 0;
   // One for each open job that has tables, as their shards last looked at them,
-  // or whose non_finite policy is not FAIL_JOB.
+  // or whose non_finite policy is not FAIL_JOB, or whose shard 0 is here and
+  // has clocks of SYNC or its kin.
   virtual std::vector<PsReport> Reports() const = 0;
   // Refuses new calls with Unavailable and ends the parked ones by `deadline`.
   virtual void Drain(absl::Time deadline) = 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "grpcpp/support/slice.h"
+#include "server/service/compressed_payload.h"
 
 namespace syncline::ps {
 namespace {
@@ -50,6 +51,20 @@ absl::Status RequestReader::CopyOut(PayloadView* view,
   std::vector<grpc::Slice> slices;
   slices.push_back(std::move(copy));
   *view = PayloadView(std::move(slices));
+  return absl::OkStatus();
+}
+
+absl::Status RequestReader::Expand(const PushHeader& push,
+                                   absl::Span<const BlockIndex> blocks,
+                                   const ShardLayout& layout,
+                                   const PayloadPart& part,
+                                   CallPayload* payload) const {
+  if (push.block_bytes().empty()) return absl::OkStatus();
+  // Room for the copy, in the place of that for the whole frame, which is given
+  // back here. Until the copy is made both are there and only one is counted.
+  SYNCLINE_RETURN_IF_ERROR(budget_->Acquire(part.bytes, &payload->hold));
+  SYNCLINE_ASSIGN_OR_RETURN(payload->values,
+                            ReadCompressedBlocks(push, blocks, layout, part));
   return absl::OkStatus();
 }
 

@@ -45,6 +45,13 @@ class RequestReader {
                     absl::FunctionRef<bool()> stays, Header* header,
                     CallPayload* payload, PayloadPart* part) const;
 
+  // Puts what the compressed blocks of a push are in float32 in the place of a
+  // payload's values, with room for them; nothing where they are not
+  // compressed. Errors: ResourceExhausted; ReadCompressedBlocks'.
+  absl::Status Expand(const PushHeader& push,
+                      absl::Span<const BlockIndex> blocks,
+                      const ShardLayout& layout, const PayloadPart& part,
+                      CallPayload* payload) const;
   // The rows of a call, with room for what was copied of them; null if there
   // are none. Errors: ResourceExhausted.
   absl::StatusOr<std::shared_ptr<CallRows>> HoldRows(

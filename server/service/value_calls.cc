@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
@@ -75,15 +76,22 @@ absl::Status ValueCalls::PushPull(const CallbackServerContext& context,
       request,
       [&] {
         const auto job = jobs_->Find(header.push().caller());
+        // Compressed blocks are copied once they are checked.
+        if (!header.push().block_bytes().empty()) return true;
         return PullsWhatItPushes(header) && job.ok() && !ChecksGradients(**job);
       },
       &header, &payload, &part));
   const Caller& caller = header.push().caller();
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(caller));
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kPushReceived));
   CheckedPush push;
   CheckedPull pull;
   SYNCLINE_RETURN_IF_ERROR(
       Annotate(job->shard->layout().CheckPushPull(header, part, &push, &pull),
+               job->config.label));
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(reader_->Expand(header.push(), push.facts.blocks,
+                               job->shard->layout(), part, &payload),
                job->config.label));
   SYNCLINE_ASSIGN_OR_RETURN(payload.pushed,
                             reader_->HoldRows(std::move(push.rows)));
@@ -111,9 +119,14 @@ absl::Status ValueCalls::Push(const CallbackServerContext& context,
   SYNCLINE_RETURN_IF_ERROR(reader_->Read(
       request, [] { return false; }, &header, &payload, &part));
   SYNCLINE_ASSIGN_OR_RETURN(const auto job, jobs_->Find(header.caller()));
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kPushReceived));
   absl::StatusOr<CheckedPush> push =
       job->shard->layout().CheckPush(header, part);
   if (!push.ok()) return Annotate(push.status(), job->config.label);
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(reader_->Expand(header, push->facts.blocks, job->shard->layout(),
+                               part, &payload),
+               job->config.label));
   SYNCLINE_ASSIGN_OR_RETURN(payload.pushed,
                             reader_->HoldRows(std::move(push->rows)));
   if (payload.pushed != nullptr) payload.pushed->values = payload.values;
@@ -122,12 +135,14 @@ absl::Status ValueCalls::Push(const CallbackServerContext& context,
   call.incarnation = header.caller().incarnation();
   call.deadline = ParkDeadline(context, job->config.wait_max);
   call.push = std::move(push->facts);
-  const CallToken token =
-      job->shard->Call(std::move(call), std::move(payload), nullptr,
-                       [response, reactor](absl::Status status, PullValues) {
-                         *response = AcceptedMessage();
-                         reactor->Answer(status);
-                       });
+  const CallToken token = job->shard->Call(
+      std::move(call), std::move(payload), nullptr,
+      [response, reactor](absl::Status status, const PullValues& answer) {
+        *response = OutcomeMessage(answer.dropped ? PushResponse::DROPPED
+                                                  : PushResponse::ACCEPTED);
+        status.Update(AtFaultPoint(FaultPoint::kPushAnswer));
+        reactor->Answer(status);
+      });
   reactor->CancelWith(job->shard, token);
   return absl::OkStatus();
 }
@@ -164,10 +179,12 @@ void ValueCalls::StartPull(const std::shared_ptr<const JobEntry>& job,
   JobShard::Taken taken;
   if (payload.fills_window) taken = reactor->SayTaken();
   const uint32_t rank = call.rank;
+  const bool pushes = call.push.has_value();
   const CallToken token = job->shard->Call(
       std::move(call), std::move(payload), std::move(taken),
-      [this, job, rank, response, reactor](absl::Status status,
-                                           PullValues values) {
+      [this, job, rank, pushes, response, reactor](absl::Status status,
+                                                   PullValues values) {
+        if (pushes) status.Update(AtFaultPoint(FaultPoint::kPushAnswer));
         if (status.ok()) {
           metrics_->Sent(values.bytes, values.area.data != nullptr
                                            ? PsMetrics::Path::kSharedMemory

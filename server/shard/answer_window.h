@@ -18,6 +18,8 @@ struct WaitingRead {
   int64_t min_clock = 0;
   int64_t max_clock = 0;
   int64_t skipped_through = 0;  // ShardAction's
+  int64_t open_clock = 0;       // likewise
+  uint32_t regimes = 0;         // PullResponseHeader's
   absl::Duration waited;
 };
 

@@ -68,7 +68,17 @@ class SlotGradients {
   }
   // By rank.
   const std::vector<CallRowSpan>& Of(size_t slot) const { return slots_[slot]; }
-  // The same. The slot is empty afterwards.
+  // Those of one rank. The slot has none of it afterwards.
+  std::vector<CallRowSpan> TakeOf(size_t slot, uint32_t rank) {
+    std::vector<CallRowSpan> taken;
+    std::vector<CallRowSpan> left;
+    for (CallRowSpan& rows : slots_[slot]) {
+      (rows.rank == rank ? taken : left).push_back(std::move(rows));
+    }
+    slots_[slot] = std::move(left);
+    return taken;
+  }
+  // The same of all. The slot is empty afterwards.
   std::vector<CallRowSpan> Take(size_t slot) {
     return std::exchange(slots_[slot], {});
   }

@@ -1,10 +1,14 @@
 #include "server/shard/job_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/compression_rules.h"
+#include "common/job/job_spec_validator.h"
+#include "common/job/quorum_validator.h"
 #include "common/regime/job_regimes.h"
 #include "common/update/update_spec.h"
 #include "common/wire/routing_table.h"
@@ -142,6 +146,23 @@ std::string LabelOf(const JobAssignment& assignment,
   return label;
 }
 
+using Quorum = ConsistencyController::Options::Quorum;
+
+// Errors: InvalidArgument: what validation refuses.
+absl::StatusOr<std::optional<Quorum>> ReadQuorum(const JobSpec& spec) {
+  const ConsistencySpec& consistency = spec.consistency();
+  if (!LeavesBehind(consistency.mode())) return std::optional<Quorum>();
+  std::vector<std::string> list;
+  Problems problems(&list);
+  CheckQuorum(spec, &problems);
+  SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(list));
+  Quorum quorum = {.needed = consistency.needed()};
+  if (consistency.mode() == ConsistencySpec::SYNC_WITH_TIMEOUT) {
+    quorum.timeout = absl::Seconds(consistency.timeout_seconds());
+  }
+  return quorum;
+}
+
 }  // namespace
 
 absl::StatusOr<ConsistencyController::Options> ReadController(
@@ -149,9 +170,15 @@ absl::StatusOr<ConsistencyController::Options> ReadController(
   ConsistencyController::Options options;
   options.regimes = regimes;
   SYNCLINE_ASSIGN_OR_RETURN(const OnNonFinite policy, ReadGradientPolicy(spec));
-  options.clip_norm = spec.optimizer().clip_norm() > 0;
+  options.clip_norm =
+      spec.optimizer().clip_norm() > 0 && !WorkersHaveMomentum(spec);
   options.skip_non_finite = policy == OnNonFinite::kSkipStep;
+  SYNCLINE_ASSIGN_OR_RETURN(options.quorum, ReadQuorum(spec));
   options.trust_ratio = spec.optimizer().kind() == OptimizerSpec::LAMB;
+  options.comes_to_sync = std::any_of(
+      spec.regimes().begin(), spec.regimes().end(), [](const RegimeRule& rule) {
+        return rule.then().mode() == ConsistencySpec::SYNC;
+      });
   return options;
 }
 
@@ -197,6 +224,11 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
   config.needs_total_clocks =
       config.update.rule.learning_rate.total_clocks == 0 &&
       EndsWithTheJob(config.update.rule.learning_rate.schedule);
+  if (spec.has_checkpoint()) config.checkpoint = spec.checkpoint();
+  config.checkpoint_files = routing.shard_count();
+  if (spec.strategy() == HYBRID) {
+    config.checkpoint_files += static_cast<uint32_t>(assignment.workers_size());
+  }
   config.wait_max = absl::Seconds(spec.limits().step_timeout_seconds() > 0
                                       ? spec.limits().step_timeout_seconds()
                                       : 60);

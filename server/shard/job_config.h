@@ -43,6 +43,10 @@ struct JobConfig {
   bool needs_total_clocks = false;
   // Workers fold statistics of their batches within a step (FoldStatistics).
   bool folds_statistics = false;
+  // Unset: the job makes no checkpoints.
+  std::optional<CheckpointSpec> checkpoint;
+  // Of all shards, and in HYBRID of the workers, which come after them.
+  uint32_t checkpoint_files = 1;
   // How long a call may wait that does not say so itself.
   absl::Duration wait_max;
 };

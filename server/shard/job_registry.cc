@@ -4,10 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/orphaned_job.h"
 #include "common/update/reduction_root.h"
 
 namespace syncline::ps {
 namespace {
+
+// A ps has few jobs at a time.
+constexpr size_t kOrphanedMax = 64;
 
 absl::Status Draining() {
   return absl::UnavailableError("this ps is draining");
@@ -31,6 +35,7 @@ absl::Status JobRegistry::Add(std::shared_ptr<const JobAccess> access,
                               Shards shards) {
   MutexLock lock(&mu_);
   SYNCLINE_RETURN_IF_ERROR(CheckNewLocked(access->job_id));
+  orphaned_.erase(access->job_id);
   OpenJob& job = jobs_[access->job_id];
   job.access = std::move(access);
   for (auto& shard : shards) {
@@ -41,12 +46,16 @@ absl::Status JobRegistry::Add(std::shared_ptr<const JobAccess> access,
 }
 
 std::optional<JobRegistry::Shards> JobRegistry::Remove(
-    const std::string& job_id) {
+    const std::string& job_id, absl::string_view reason) {
   MutexLock lock(&mu_);
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) return std::nullopt;
   Shards shards = ShardsOf(found->second);
   jobs_.erase(found);
+  if (IsOfOrphanedJob(reason)) {
+    if (orphaned_.size() >= kOrphanedMax) orphaned_.erase(orphaned_.begin());
+    orphaned_[job_id] = std::string(reason);
+  }
   return shards;
 }
 
@@ -103,8 +112,13 @@ absl::StatusOr<const JobRegistry::OpenJob*> JobRegistry::JobOf(
   if (draining_) return Draining();
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", job_id, " is not open on this ps"));
+    std::string problem =
+        absl::StrCat("job ", job_id, " is not open on this ps");
+    const auto orphaned = orphaned_.find(job_id);
+    if (orphaned != orphaned_.end()) {
+      absl::StrAppend(&problem, ": it was closed: ", orphaned->second);
+    }
+    return absl::FailedPreconditionError(problem);
   }
   return &found->second;
 }
@@ -144,8 +158,9 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
   return ShardOf(*job, shard);
 }
 
-absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
-    const FoldNormRequest& request) const {
+template <typename Request>
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::FindRoot(
+    const Request& request) const {
   MutexLock lock(&mu_);
   SYNCLINE_ASSIGN_OR_RETURN(const OpenJob* const job, JobOf(request.job_id()));
   SYNCLINE_RETURN_IF_ERROR(CheckPass(job->access->pass, job->access->label,
@@ -153,6 +168,16 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
   SYNCLINE_RETURN_IF_ERROR(
       job->access->CheckRouting(request.routing_version()));
   return ShardOf(*job, kRootShard);
+}
+
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
+    const FoldNormRequest& request) const {
+  return FindRoot(request);
+}
+
+absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(
+    const FixClockRequest& request) const {
+  return FindRoot(request);
 }
 
 absl::StatusOr<std::shared_ptr<const JobEntry>> JobRegistry::Find(

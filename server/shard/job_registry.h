@@ -11,21 +11,33 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/base/mutex.h"
 #include "common/update/pending_statistics.h"
+#include "proto/quorum.pb.h"
 #include "server/shard/job_access.h"
 #include "server/shard/job_shard.h"
 #include "server/shard/norm_all_reduce.h"
+#include "server/shard/quorum_agreement.h"
 
 namespace syncline::ps {
+
+class ShardCheckpoints;
+class ShardTransfer;
 
 // One shard of an open job.
 struct JobEntry {
   JobConfig config;
   std::shared_ptr<JobShard> shard;  // null: the routing gives it no block
   std::shared_ptr<NormAllReduce> norms;
+  // Null: the job's mode waits for all workers. Closed by the shard.
+  std::shared_ptr<QuorumAgreement> quorum;
   // Null: the job reduces no statistics, or another shard does.
   std::shared_ptr<PendingStatistics> statistics;
+  // Null: the job makes no checkpoints. Closed after the shard.
+  std::shared_ptr<ShardCheckpoints> checkpoints;
+  // Null where `shard` is.
+  std::shared_ptr<ShardTransfer> transfer;
 };
 
 // The jobs open on this ps, with the shards that each has here. Thread-safe.
@@ -37,8 +49,10 @@ class JobRegistry {
   absl::Status CheckNew(const std::string& job_id) const;
   // `shards`: of this job, each once; may be none. Errors: the same.
   absl::Status Add(std::shared_ptr<const JobAccess> access, Shards shards);
-  // None: not open.
-  std::optional<Shards> Remove(const std::string& job_id);
+  // None: not open. Where `reason` is that the job's scheduler is away
+  // (IsOfOrphanedJob), calls that come later are told so.
+  std::optional<Shards> Remove(const std::string& job_id,
+                               absl::string_view reason = "");
   // The same of the opening that has this very access. None also if the job was
   // closed and opened again since.
   std::optional<Shards> Remove(const JobAccess& access);
@@ -60,6 +74,10 @@ class JobRegistry {
   // CheckRouting.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
       const FoldNormRequest& request) const;
+  // Where another shard says which workers have closed a clock. Errors: the
+  // same.
+  absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
+      const FixClockRequest& request) const;
   // The shard that a worker or the evaluator calls. Errors: also those of
   // JobAccess.
   absl::StatusOr<std::shared_ptr<const JobEntry>> Find(
@@ -94,12 +112,18 @@ class JobRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Unavailable between BeginRouting and EndRouting.
   static absl::Status CheckOpened(const OpenJob& job);
+  // The shard 0 that another shard calls.
+  template <typename Request>
+  absl::StatusOr<std::shared_ptr<const JobEntry>> FindRoot(
+      const Request& request) const ABSL_LOCKS_EXCLUDED(mu_);
   static absl::StatusOr<std::shared_ptr<const JobEntry>> ShardOf(
       const OpenJob& job, uint32_t shard);
   static Shards ShardsOf(const OpenJob& job);
 
   mutable Mutex mu_;
   std::map<std::string, OpenJob> jobs_ ABSL_GUARDED_BY(mu_);
+  // Why the last orphaned jobs were closed, by id; of none that is open.
+  std::map<std::string, std::string> orphaned_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/status_macros.h"
 #include "common/wire/smallest_cut.h"
+#include "server/shard/quorum_agreement.h"
 
 namespace syncline::ps {
 namespace {
@@ -30,6 +32,8 @@ JobShard::JobShard(const JobConfig& config, const Resources& resources,
       windows_(config.controller.caller_count()),
       buffered_bytes_(layout_.counts().size()),
       slots_(config.controller.slot_count) {
+  const TrainingRegime& regime = config.regimes.regimes().back();
+  if (!regime.has_ps()) away_since_ = regime.first_clock;
   for (uint32_t table = 0; table < layout_.tables().size(); ++table) {
     const TableMap& map = layout_.tables()[table].map;
     for (const uint32_t slot : map.shard_slots(config.shard)) {
@@ -53,7 +57,9 @@ void JobShard::Init(const Caller& caller, std::vector<BlockIndex> blocks,
     absl::Status accepted;
     // The controller refuses the others.
     if (controller_.CheckChief(caller.rank(), caller.incarnation()).ok()) {
+      const bool is_first = !total_clocks_.has_value();
       accepted = SetTotalClocks(total_clocks);
+      if (accepted.ok() && is_first) controller_.GoOnTo(total_clocks);
     }
     if (!accepted.ok()) {
       End(token, std::move(accepted), &batch);
@@ -111,9 +117,12 @@ CallToken JobShard::Call(ShardCall call, Payload payload, Taken taken,
         AddCall(call, std::move(payload), std::move(taken), std::move(done));
     call.token = token;
     ShardActions actions;
-    // Duplicate and unauthorised calls keep their own reply; only new gradients
-    // are refused.
-    if (!room.ok() && controller_.BringsGradients(call)) {
+    if (absl::Status here = CheckHere(call); !here.ok()) {
+      actions.push_back(
+          {.kind = Kind::kFail, .token = token, .status = std::move(here)});
+      // Duplicate and unauthorised calls keep their own reply; only new
+      // gradients are refused.
+    } else if (!room.ok() && controller_.BringsGradients(call)) {
       actions.push_back(
           {.kind = Kind::kFail, .token = token, .status = std::move(room)});
     } else {
@@ -172,7 +181,8 @@ void JobShard::Cancel(CallToken token) {
 
 absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
                                 std::vector<int64_t> clocks,
-                                absl::Duration hold, CutUse use) {
+                                absl::Duration hold, CutUse use,
+                                std::optional<TrainingRegime> regime) {
   if (TakesSnapshot(use) && snapshots_ == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat(config_.label, ": a ", CutUseName(use),
@@ -180,12 +190,20 @@ absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
   }
   StepBatch batch(lane_count_);
   absl::Status status;
+  if (snapshots_ != nullptr) {
+    status = snapshots_->CheckAnnouncement(cut_id, use);
+    // Without the clocks the announcer does not try again.
+    if (absl::IsUnavailable(status)) {
+      return absl::FailedPreconditionError(status.message());
+    }
+    if (!status.ok()) return WithSmallestCut(std::move(status), clocks);
+  }
   {
     MutexLock lock(&mu_);
     ShardActions actions;
     status = controller_.OnBeginCut(caller.rank(), caller.incarnation(), cut_id,
                                     std::move(clocks), hold, MonotonicNow(),
-                                    &actions, use);
+                                    &actions, use, std::move(regime));
     if (!status.ok() && !controller_.smallest_cut().empty()) {
       status = WithSmallestCut(std::move(status), controller_.smallest_cut());
     }
@@ -196,19 +214,34 @@ absl::Status JobShard::BeginCut(const Caller& caller, uint64_t cut_id,
   return status;
 }
 
-absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id) {
+absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id,
+                              bool commit) {
   StepBatch batch(lane_count_);
   absl::Status status;
   {
     MutexLock lock(&mu_);
     ShardActions actions;
+    const size_t before = controller_.regimes().regimes().size();
     status = controller_.OnEndCut(caller.rank(), caller.incarnation(), cut_id,
-                                  MonotonicNow(), &actions);
+                                  MonotonicNow(), &actions, commit);
+    // Before the actions that follow from it reach the lanes.
+    if (controller_.regimes().regimes().size() > before) {
+      const TrainingRegime& regime = controller_.regimes().regimes().back();
+      executor_.regimes().Add(regime);
+      if (!regime.has_ps()) away_since_ = regime.first_clock;
+    }
     ApplyActions(actions, &batch);
     SubmitSteps(&batch);
   }
   batch.RunCallbacks();
   return status;
+}
+
+absl::StatusOr<RegimeSchedule> JobShard::Regimes(const Caller& caller) const {
+  SYNCLINE_RETURN_IF_ERROR(
+      config_.controller.CheckCaller(caller.rank(), caller.incarnation()));
+  MutexLock lock(&mu_);
+  return controller_.regimes();
 }
 
 absl::Status JobShard::ReportActivity(
@@ -243,6 +276,7 @@ void JobShard::Tick(absl::Time now, absl::Duration frozen) {
   }
   batch.RunCallbacks();
   if (retry.has_value()) SendNorms(*retry);
+  if (quorum_ != nullptr) TickQuorum(now, frozen);
 }
 
 void JobShard::Close(const absl::Status& status) {
@@ -252,6 +286,7 @@ void JobShard::Close(const absl::Status& status) {
     CloseLocked(status, &batch);
   }
   batch.RunCallbacks();
+  if (quorum_ != nullptr) quorum_->Close(status);
 }
 
 void JobShard::CloseLocked(const absl::Status& status, StepBatch* batch) {

@@ -23,6 +23,7 @@
 #include "common/update/dense_updater.h"
 #include "common/update/reduction_round.h"
 #include "proto/parameter_server.pb.h"
+#include "proto/scheduler.pb.h"
 #include "server/consistency/consistency_controller.h"
 #include "server/lanes/lanes.h"
 #include "server/memory/buffer_pool.h"
@@ -39,11 +40,15 @@
 #include "server/shard/snapshot_taker.h"
 #include "server/shard/step_batch.h"
 
+namespace syncline {
+class ShardStateSink;
+}  // namespace syncline
+
 namespace syncline::ps {
 
 struct ShardSelection;
+class QuorumAgreement;
 class ShardImporter;
-class ShardStateSink;
 
 // One job on this ps. It hands events to the consistency controller, and has
 // the lanes carry out the controller's actions in their order. Thread-safe.
@@ -85,10 +90,18 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
     return executor_.dense().MakeResident(go_on);
   }
 
+  // Fixes with which workers a clock is applied. Before the first call, where
+  // the job's mode leaves workers behind. Closed with the shard.
+  void UseQuorum(std::shared_ptr<QuorumAgreement> quorum) {
+    quorum_ = std::move(quorum);
+  }
   // Has the state taken at cuts that ask for a snapshot. Before the first call.
   void UseSnapshotTaker(std::shared_ptr<SnapshotTaker> taker) {
     snapshots_ = std::move(taker);
+    executor_.UseSnapshotTaker(snapshots_.get());
   }
+  // Its blocks and rows, of which a lane may touch its own.
+  LaneExecutor* executor() { return &executor_; }
 
   void Init(const Caller& caller, std::vector<BlockIndex> blocks,
             int64_t total_clocks, Payload payload, Done done);
@@ -101,11 +114,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void Cancel(CallToken token);
   // Errors: as OnBeginCut's, with the detail of common/wire/smallest_cut.h
   // where later clocks may be accepted; Unimplemented: the cut is to take a
-  // snapshot, and there is no SnapshotTaker.
+  // snapshot, and there is no SnapshotTaker;
+  // SnapshotTaker::CheckAnnouncement's, with the same detail.
   absl::Status BeginCut(const Caller& caller, uint64_t cut_id,
                         std::vector<int64_t> clocks, absl::Duration hold,
-                        CutUse use);
-  absl::Status EndCut(const Caller& caller, uint64_t cut_id);
+                        CutUse use, std::optional<TrainingRegime> regime = {});
+  // `commit`: as OnEndCut.
+  absl::Status EndCut(const Caller& caller, uint64_t cut_id,
+                      bool commit = false);
+  // The regimes that are in force or to come, by first clock. Errors: as the
+  // controller's CheckCaller.
+  absl::StatusOr<RegimeSchedule> Regimes(const Caller& caller) const;
   // Writes the shard's state at a cut that is passed and held
   // (proto/shard_state.proto). Blocks until all is written: not from a lane.
   // Pieces are copied in their lanes and written from this thread, so pulls go
@@ -114,6 +133,46 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // those of the tables' disk; as ShardExporter::Export.
   absl::Status Export(uint64_t cut_id, const ShardSelection& selection,
                       ShardStateSink* sink);
+
+  // Where the job's strategy changes (server/shard/shard_transfer.h).
+
+  // The cut at which a regime is to begin, if one is announced. Errors: as
+  // Regimes.
+  struct Proposal {
+    uint64_t cut_id = 0;
+    TrainingRegime regime;
+  };
+  absl::StatusOr<std::optional<Proposal>> ProposedRegime(
+      const Caller& caller) const;
+  // What the controller knows at a cut that is passed and held, and the job's
+  // clocks. Errors: as Export.
+  absl::StatusOr<ControllerState> StateAtCut(uint64_t cut_id,
+                                             int64_t* total_clocks) const;
+  // Runs `task` in the lane of a dense block while the cut is held, or while
+  // the state is away, and waits for it. Errors: CheckHeldCut's, CheckAway's;
+  // the task's.
+  absl::Status RunAtCut(uint64_t cut_id, int lane,
+                        absl::FunctionRef<absl::Status()> task)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status RunWhileAway(int lane, absl::FunctionRef<absl::Status()> task)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  const Lanes& lanes() const { return *lanes_; }
+  SnapshotTaker* snapshots() const { return snapshots_.get(); }
+  // OK while the workers have the state: the regime is one without ps. Errors:
+  // FailedPrecondition; the status of Close.
+  absl::Status CheckAway() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Goes on with the state that the blocks have now, and what else is said of
+  // it, by `regimes`, of which the last one has ps. Errors: CheckAway's;
+  // InvalidArgument: a state that cannot be. Nothing has changed then.
+  struct TakenState {
+    ControllerState controller;
+    int64_t total_clocks = 0;
+    std::vector<uint64_t> non_finite;  // by rank
+    uint64_t non_finite_total = 0;
+  };
+  absl::Status TakeBack(const TakenState& state, const RegimeSchedule& regimes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Begins with the state of one shard, or of several at the same cut. Before
   // the first call, instead of Init. Blocks until all is read.
   // Errors: as ShardImporter; FailedPrecondition: a call has come. After an
@@ -132,6 +191,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void MaintainTables(absl::Time now);
   // Ends parked calls and all later ones with `status`.
   void Close(const absl::Status& status);
+  // OK while the cut is announced, passed or not. Errors: FailedPrecondition,
+  // which says if it was abandoned; the status of Close.
+  absl::Status CheckAnnounced(uint64_t cut_id) const;
   // OK while the shard has passed the cut and holds it. Errors:
   // FailedPrecondition; the status of Close.
   absl::Status CheckHeldCut(uint64_t cut_id) const;
@@ -143,6 +205,20 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::vector<ShardStatus::Table> FinalTables();
 
   ShardStatus::Job Status() const;
+  // How far its workers are, and for whom the others have waited.
+  struct Standing {
+    int64_t min_clock = 0;  // over active workers
+    int64_t max_clock = 0;
+    std::optional<int64_t> staleness_bound;             // none: ASYNC
+    std::vector<StragglerLog::Blame> blames;            // by rank
+    std::vector<ConsistencyController::Behind> behind;  // likewise
+  };
+  Standing StandingAt(absl::Time now) const;
+  // True if clocks are, were or will be SYNC's or its kin's.
+  bool HasBlame() const;
+  // By rank, for whom the others have waited, and who was left behind. Nothing
+  // where HasBlame is false.
+  void AddBlame(absl::Time now, PsReport* report) const;
   // Since the last time each was asked.
   uint64_t NewDuplicateBlocks();
   uint64_t NewAbandonedCuts();
@@ -154,10 +230,14 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
  private:
   // Runs `task` in a lane, behind the steps that it was given, and waits for
-  // it. Errors: ConsistencyController::CheckHeldCut; the task's.
-  absl::Status RunAtCut(uint64_t cut_id, int lane,
-                        absl::FunctionRef<absl::Status()> task)
+  // it, unless `check`, under the lock, is not OK. Errors: its, the task's.
+  absl::Status RunInLane(absl::FunctionRef<absl::Status()> check, int lane,
+                         absl::FunctionRef<absl::Status()> task)
       ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CheckAwayLocked() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // Why a call cannot be taken: it is of a clock whose state is away.
+  absl::Status CheckHere(const ShardCall& call) const
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void CloseLocked(const absl::Status& status, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status GoOnFrom(const ShardImporter& importer, bool begins_attempt,
@@ -180,6 +260,9 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An action that needs the buffered gradients of a dense block.
   void UseGradients(const ShardAction& action, StepBatch* batch)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // One worker's gradient of a dense block does not count.
+  void DropGradientOf(const ShardAction& action, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Every lane takes its part of the state, between its steps.
   void TakeSnapshot(const ShardAction& action, StepBatch* batch)
@@ -241,7 +324,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Answers a push or Init when the lanes have taken it. A worker that pushes
   // faster than lanes work must wait: the lanes' queues would grow without
   // bound otherwise.
-  void Acknowledge(CallToken token, StepBatch* batch)
+  // `dropped`: the answer says that the push has no effect.
+  void Acknowledge(CallToken token, bool dropped, StepBatch* batch)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Refuses the call if it must wait and calls that wait hold more than half of
   // the budget. The other half is for the pushes that they wait for.
@@ -257,6 +341,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   double UseSums(const ReductionRound& round, absl::Span<const double> sums)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Sets of clocks (job_shard_quorum.cc).
+
+  // Tells shard 0 who has closed the clock, and applies the set that it fixes.
+  void SendCloses(ConsistencyController::Closes closes)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void OnQuorum(int64_t clock, const absl::StatusOr<std::vector<uint32_t>>& set)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Ticks: does again what has failed.
+  void TickQuorum(absl::Time now, absl::Duration frozen)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Blocks of the pushes that a worker left out while gradients of other
   // workers were applied.
   uint64_t LeftOutBlocks(uint32_t rank) const
@@ -270,6 +365,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   BufferPool* const buffers_;
   const AllReduceNorms all_reduce_norms_;
   std::shared_ptr<SnapshotTaker> snapshots_;  // null: no snapshots
+  std::shared_ptr<QuorumAgreement> quorum_;  // null: all workers are waited for
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them, and norms, which stand still between rounds.
   LaneExecutor executor_;
@@ -282,6 +378,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::vector<AnswerWindow> windows_ ABSL_GUARDED_BY(mu_);  // by rank
   // The number of clocks that the first Init named.
   std::optional<int64_t> total_clocks_ ABSL_GUARDED_BY(mu_);
+  // From this clock on the workers have the state.
+  std::optional<int64_t> away_since_ ABSL_GUARDED_BY(mu_);
   // Of gradients, by dense block.
   std::vector<uint64_t> buffered_bytes_ ABSL_GUARDED_BY(mu_);
   SlotGradients slots_ ABSL_GUARDED_BY(mu_);
@@ -292,6 +390,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::vector<double> trust_ratios_ ABSL_GUARDED_BY(mu_);  // by tensor
   std::optional<ReductionRound> unsent_norms_ ABSL_GUARDED_BY(mu_);
   absl::Time norm_retry_at_ ABSL_GUARDED_BY(mu_);
+  absl::Time quorum_retry_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
 };
 
 }  // namespace syncline::ps

@@ -20,7 +20,8 @@ constexpr uint64_t kBytesHereMax = 16 << 10;
 // True if the action is for one block, dense or a table's slot.
 bool NamesBlock(Kind kind) {
   return kind == Kind::kBufferGradient || kind == Kind::kReduceGradients ||
-         kind == Kind::kApply || kind == Kind::kDropGradients;
+         kind == Kind::kApply || kind == Kind::kDropGradients ||
+         kind == Kind::kDropGradientOf;
 }
 
 }  // namespace
@@ -58,6 +59,17 @@ void JobShard::ApplyAction(const ShardAction& action, StepBatch* batch) {
     case Kind::kApply:
     case Kind::kDropGradients:
       return UseGradients(action, batch);
+    case Kind::kDropGradientOf:
+      return DropGradientOf(action, batch);
+    case Kind::kSendCloses:
+      // Without the lock; no lane has to have come to it.
+      return batch->End(
+          [self = shared_from_this(),
+           closes = ConsistencyController::Closes{action.clock, action.ranks}](
+              absl::Status, PullValues) mutable {
+            self->SendCloses(std::move(closes));
+          },
+          absl::OkStatus());
     case Kind::kSendNorms:
       // Steps of earlier events count, so all lanes must come to it.
       return batch->AfterAllLanes(
@@ -70,7 +82,7 @@ void JobShard::ApplyAction(const ShardAction& action, StepBatch* batch) {
     case Kind::kRead:
       return AllowRead(action, batch);
     case Kind::kAck:
-      return Acknowledge(action.token, batch);
+      return Acknowledge(action.token, action.dropped, batch);
     case Kind::kFail:
       return End(action.token, action.status, batch);
   }
@@ -78,6 +90,12 @@ void JobShard::ApplyAction(const ShardAction& action, StepBatch* batch) {
 
 void JobShard::TakeSnapshot(const ShardAction& action, StepBatch* batch) {
   if (snapshots_ == nullptr) return;
+  // What the cut holds back has changed nothing yet.
+  const absl::StatusOr<ControllerState> state =
+      controller_.Export(action.cut_id);
+  if (!state.ok()) return;  // the shard was closed
+  snapshots_->OnCutPassed(action.cut_id, action.cut_use, action.cut_clocks,
+                          *state, total_clocks_.value_or(0));
   batch->VisitLanes([taker = snapshots_, cut_id = action.cut_id,
                      clocks = action.cut_clocks](int lane) {
     taker->OnSnapshot(cut_id, clocks, lane);
@@ -122,6 +140,17 @@ void JobShard::UseGradients(const ShardAction& action, StepBatch* batch) {
   gradient_bytes_ += buffered_bytes_[action.block];
 }
 
+void JobShard::DropGradientOf(const ShardAction& action, StepBatch* batch) {
+  batch->Add(lanes_->LaneOf(action.block), {.kind = action.kind,
+                                            .block = action.block,
+                                            .rank = action.rank,
+                                            .clock = action.clock});
+  const uint64_t bytes =
+      layout_.counts()[action.block] * WireBytesAt(action.clock);
+  buffered_bytes_[action.block] -= bytes;
+  gradient_bytes_ -= bytes;
+}
+
 void JobShard::ApplySlotAction(const ShardAction& action, StepBatch* batch) {
   const size_t slot = SlotOf(action.block);
   if (action.kind == Kind::kBufferGradient) {
@@ -131,7 +160,7 @@ void JobShard::ApplySlotAction(const ShardAction& action, StepBatch* batch) {
     // In SYNC the rows wait for other workers, which must find room: neither
     // rows nor keys count in the budget. In the other modes the rows count
     // until their lane has applied them.
-    if (config_.regimes.At(action.clock).sync()) {
+    if (executor_.regimes().At(action.clock).sync()) {
       rows->hold = InFlightBudget::Hold();
     } else if (rows->payload_hold.bytes() == 0) {
       rows->payload_hold = std::move(call.payload.hold);
@@ -144,6 +173,12 @@ void JobShard::ApplySlotAction(const ShardAction& action, StepBatch* batch) {
   if (action.kind == Kind::kReduceGradients) {
     return batch->AddRows(slot_lanes_[slot], action, slots_.Of(slot));
   }
+  if (action.kind == Kind::kDropGradientOf) {
+    for (const CallRowSpan& range : slots_.TakeOf(slot, action.rank)) {
+      gradient_bytes_ -= RowBytes(range, action.clock);
+    }
+    return;
+  }
   std::vector<CallRowSpan> ranks = slots_.Take(slot);
   for (const CallRowSpan& range : ranks) {
     gradient_bytes_ -= RowBytes(range, action.clock);
@@ -153,7 +188,7 @@ void JobShard::ApplySlotAction(const ShardAction& action, StepBatch* batch) {
 }
 
 size_t JobShard::WireBytesAt(int64_t clock) const {
-  return ElementBytes(config_.regimes.At(clock).wire_type);
+  return ElementBytes(executor_.regimes().At(clock).wire_type);
 }
 
 uint64_t JobShard::RowBytes(const CallRowSpan& range, int64_t clock) const {

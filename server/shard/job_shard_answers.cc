@@ -25,12 +25,15 @@ void JobShard::AllowRead(const ShardAction& action, StepBatch* batch) {
   calls_.ReleasePayload(&call);
   call.may_read = true;
   call.taken = nullptr;  // the answer follows
-  const WaitingRead read = {.token = action.token,
-                            .clock = action.clock,
-                            .min_clock = action.min_clock,
-                            .max_clock = action.max_clock,
-                            .skipped_through = action.skipped_through,
-                            .waited = MonotonicNow() - call.arrived};
+  const WaitingRead read = {
+      .token = action.token,
+      .clock = action.clock,
+      .min_clock = action.min_clock,
+      .max_clock = action.max_clock,
+      .skipped_through = action.skipped_through,
+      .open_clock = action.open_clock,
+      .regimes = controller_.RegimesAt(call.rank, action.clock),
+      .waited = MonotonicNow() - call.arrived};
   if (call.answer.data != nullptr) return StartSharedRead(read, batch);
   AnswerWindow* const window = &windows_[call.rank];
   window->Enqueue(read);
@@ -51,6 +54,8 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.min_clock = read.min_clock;
   result.max_clock = read.max_clock;
   result.skipped_through = read.skipped_through;
+  result.open_clock = read.open_clock;
+  result.regimes = read.regimes;
   result.waited = read.waited;
   result.type = call.pulled_type;
   result.bytes = AnswerBytes(call);
@@ -117,7 +122,7 @@ void JobShard::ReadInto(PendingCall call, PullValues result,
                                            .reading = reading});
   }
   // Rows may not look expired to a pull that is older than the others.
-  const int64_t clock = std::max(read.clock, read.min_clock);
+  const int64_t clock = std::max({read.clock, read.min_clock, read.open_clock});
   for (LanePiece& piece : pieces) {
     LaneStep step;
     step.rows = std::make_unique<RowsStep>();
@@ -182,9 +187,11 @@ void JobShard::End(CallToken token, absl::Status status, StepBatch* batch) {
   batch->End(calls_.Extract(token).done, std::move(status));
 }
 
-void JobShard::Acknowledge(CallToken token, StepBatch* batch) {
-  batch->AfterSteps([done = calls_.Extract(token).done]() mutable {
-    done(absl::OkStatus(), {});
+void JobShard::Acknowledge(CallToken token, bool dropped, StepBatch* batch) {
+  batch->AfterSteps([done = calls_.Extract(token).done, dropped]() mutable {
+    PullValues nothing;
+    nothing.dropped = dropped;
+    done(absl::OkStatus(), std::move(nothing));
   });
 }
 

@@ -32,6 +32,8 @@ ShardStatus::Job JobShard::Status() const {
     worker->set_blocks_expected(progress.expected_count());
     worker->set_finished(progress.finished());
     worker->set_activity(controller_.ActivityText(rank));
+    worker->set_left_behind_clocks(controller_.behind(rank).clocks);
+    worker->set_late_samples(controller_.behind(rank).samples);
     worker->set_non_finite(executor_.non_finite().CountOf(rank) +
                            LeftOutBlocks(rank));
   }
@@ -52,6 +54,42 @@ ShardStatus::Job JobShard::Status() const {
   return status;
 }
 
+JobShard::Standing JobShard::StandingAt(absl::Time now) const {
+  MutexLock lock(&mu_);
+  Standing standing;
+  standing.min_clock = controller_.min_clock();
+  standing.staleness_bound = controller_.staleness_bound();
+  standing.max_clock = standing.min_clock;
+  for (uint32_t rank = 0; rank < controller_.worker_count(); ++rank) {
+    standing.blames.push_back(controller_.blame(rank, now));
+    standing.behind.push_back(controller_.behind(rank));
+    const PushLedger& worker = controller_.worker(rank);
+    if (worker.finished()) continue;
+    standing.max_clock = std::max(standing.max_clock, worker.closed());
+  }
+  return standing;
+}
+
+bool JobShard::HasBlame() const {
+  MutexLock lock(&mu_);
+  return controller_.regimes().AnySync();
+}
+
+void JobShard::AddBlame(absl::Time now, PsReport* report) const {
+  MutexLock lock(&mu_);
+  if (!controller_.regimes().AnySync()) return;
+  for (uint32_t rank = 0; rank < controller_.worker_count(); ++rank) {
+    const StragglerLog::Blame blame = controller_.blame(rank, now);
+    const ConsistencyController::Behind& behind = controller_.behind(rank);
+    Blame* const of_rank = report->add_blame();
+    of_rank->set_rank(rank);
+    of_rank->set_clocks(blame.clocks);
+    of_rank->set_seconds(absl::ToDoubleSeconds(blame.time));
+    of_rank->set_left_behind_clocks(behind.clocks);
+    of_rank->set_dropped_samples(behind.samples);
+  }
+}
+
 uint64_t JobShard::SkippedClocks() const {
   MutexLock lock(&mu_);
   return controller_.skipped_clocks();
@@ -59,13 +97,13 @@ uint64_t JobShard::SkippedClocks() const {
 
 uint64_t JobShard::DroppedBlocks() const {
   const OnNonFinite policy = config_.update.on_non_finite;
-  const bool sync = config_.regimes.AllSync();
+  MutexLock lock(&mu_);
+  const bool sync = controller_.regimes().AllSync();
   // SYNC with SKIP_STEP has skipped the clock of what was found.
   if (policy == OnNonFinite::kFailJob ||
       (policy == OnNonFinite::kSkipStep && sync)) {
     return 0;
   }
-  MutexLock lock(&mu_);
   uint64_t dropped = executor_.non_finite().total();
   for (uint32_t rank = 0; rank < controller_.worker_count(); ++rank) {
     dropped += LeftOutBlocks(rank);

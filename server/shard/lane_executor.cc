@@ -21,6 +21,12 @@ std::vector<std::string> WorkerNames(const JobConfig& config) {
   return names;
 }
 
+// True if the step changes values or optimizer state of its dense block.
+bool ChangesState(Kind kind) {
+  return kind == Kind::kInit || kind == Kind::kApply ||
+         kind == Kind::kComputeLambUpdate;
+}
+
 }  // namespace
 
 // --- Reading -----------------------------------------------------------------
@@ -49,12 +55,14 @@ LaneExecutor::LaneExecutor(const JobConfig* config, const ShardLayout* layout,
                            std::unique_ptr<EmbeddingTables> tables)
     : config_(config),
       layout_(layout),
+      regimes_(config->regimes),
       dense_(config->update, layout->counts()),
       norms_(layout->block_count()),
       trust_norms_(layout->counts().size()),
       tables_(std::move(tables)),
       non_finite_(config->update.on_non_finite, WorkerNames(*config),
                   config->label) {
+  dense_.UseRegimes(&regimes_);
   for (BlockIndex block = 0; block < layout->ids().size(); ++block) {
     const uint32_t tensor = layout->map().blocks()[layout->ids()[block]].tensor;
     const std::optional<float>& momentum = config->momenta[tensor];
@@ -83,6 +91,9 @@ void LaneExecutor::Run(int lane, std::vector<LaneStep>& steps,
 void LaneExecutor::RunBlock(const LaneStep& step,
                             std::shared_ptr<const FloatSource> source,
                             DenseUpdater::Scratch* scratch) {
+  if (snapshots_ != nullptr && ChangesState(step.kind)) {
+    snapshots_->OnWrite(step.block);
+  }
   switch (step.kind) {
     case Kind::kInit:
       dense_.Init(step.block, *source, step.first);
@@ -98,6 +109,9 @@ void LaneExecutor::RunBlock(const LaneStep& step,
       break;
     case Kind::kDropGradients:
       dense_.DropGradients(step.block);
+      break;
+    case Kind::kDropGradientOf:
+      dense_.DropGradientOf(step.block, step.rank);
       break;
     case Kind::kComputeLambUpdate:
       trust_norms_[step.block] = dense_.ComputeLambUpdate(
@@ -155,8 +169,8 @@ void LaneExecutor::RunRows(int lane, const RowsStep& step) {
     return ComputeRowNorms(lane, step, rows);
   // A reduction, which SYNC alone has, has checked its gradients for NaN and
   // infinity already.
-  const bool is_reduced = config_->controller.NeedsGradientNorm() &&
-                          dense_.rule().regimes.At(step.clock).sync();
+  const bool is_reduced =
+      config_->controller.NeedsGradientNorm() && regimes_.At(step.clock).sync();
   tables_->Push(lane, step.ranks, rows, is_reduced ? nullptr : &non_finite_);
 }
 

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
 #include "common/base/mutex.h"
+#include "common/regime/live_regimes.h"
 #include "common/update/dense_updater.h"
 #include "common/update/reduction_round.h"
 #include "server/consistency/consistency_controller.h"
@@ -27,6 +28,7 @@
 #include "server/shard/job_config.h"
 #include "server/shard/non_finite_log.h"
 #include "server/shard/shard_layout.h"
+#include "server/shard/snapshot_taker.h"
 
 namespace syncline::ps {
 
@@ -37,6 +39,9 @@ struct PullValues {
   int64_t min_clock = 0;
   int64_t max_clock = 0;
   int64_t skipped_through = 0;  // ShardAction's
+  int64_t open_clock = 0;       // likewise
+  bool dropped = false;         // likewise: of a push alone
+  uint32_t regimes = 0;         // PullResponseHeader's
   absl::Duration waited;        // until the consistency mode allowed the read
   // Of the dense blocks, then of the rows: in a buffer, or where the caller
   // wants them.
@@ -135,6 +140,15 @@ class LaneExecutor {
   void Run(int lane, std::vector<LaneStep>& steps,
            DenseUpdater::Scratch* scratch);
 
+  // Is told before a dense block's state changes; null: nobody is. Before the
+  // first step; outlives it.
+  void UseSnapshotTaker(SnapshotTaker* taker) { snapshots_ = taker; }
+
+  // By clock, those that come while the job runs too. The lanes ask; one thread
+  // at a time adds.
+  LiveRegimes& regimes() { return regimes_; }
+  const LiveRegimes& regimes() const { return regimes_; }
+
   // Of blocks and slots that the caller may touch; sizes and options always.
   DenseUpdater& dense() { return dense_; }
   const DenseUpdater& dense() const { return dense_; }
@@ -161,11 +175,13 @@ class LaneExecutor {
 
   const JobConfig* const config_;
   const ShardLayout* const layout_;
+  LiveRegimes regimes_;
   DenseUpdater dense_;
   std::vector<double> norms_;           // by block, written by its lane
   std::vector<LambNorms> trust_norms_;  // likewise, of dense ones
   const std::unique_ptr<EmbeddingTables> tables_;
   NonFiniteLog non_finite_;
+  SnapshotTaker* snapshots_ = nullptr;
 };
 
 }  // namespace syncline::ps

@@ -19,8 +19,7 @@ NonFiniteLog::NonFiniteLog(OnNonFinite policy, std::vector<std::string> workers,
     : policy_(policy),
       workers_(std::move(workers)),
       label_(std::move(label)),
-      counts_(workers_.size()),
-      told_(workers_.size()) {}
+      counts_(workers_.size()) {}
 
 void NonFiniteLog::Found(uint32_t rank, int64_t clock,
                          const std::string& what) {
@@ -48,7 +47,6 @@ void NonFiniteLog::Found(uint32_t rank, int64_t clock,
 void NonFiniteLog::Import(absl::Span<const uint64_t> counts, uint64_t total) {
   for (size_t rank = 0; rank < counts_.size(); ++rank) {
     counts_[rank] = counts[rank];
-    told_[rank] = counts[rank];
   }
   total_ = total;
 }

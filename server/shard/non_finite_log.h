@@ -40,26 +40,18 @@ class NonFiniteLog {
   }
   // How often something was found, in a sum over all workers too.
   uint64_t total() const { return total_.load(); }
-  // Since it was last asked.
-  uint64_t TakeNew(uint32_t rank) {
-    const uint64_t count = counts_[rank].load();
-    return count - told_[rank].exchange(count);
-  }
-  // The counts of an earlier process, before anything is found. They are not
-  // new.
+  // The counts of an earlier process, before anything is found.
   // REQUIRES: one count for each worker.
   void Import(absl::Span<const uint64_t> counts, uint64_t total);
   uint32_t worker_count() const {
     return static_cast<uint32_t>(workers_.size());
   }
-  const std::string& worker_name(uint32_t rank) const { return workers_[rank]; }
 
  private:
   const OnNonFinite policy_;
   const std::vector<std::string> workers_;
   const std::string label_;
   std::vector<std::atomic<uint64_t>> counts_;  // by rank
-  std::vector<std::atomic<uint64_t>> told_;    // by rank
   std::atomic<uint64_t> total_{0};
   std::atomic<bool> failed_{false};
 

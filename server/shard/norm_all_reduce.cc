@@ -130,7 +130,8 @@ void NormAllReduce::Ask(const ReductionRound& round,
     closed = closed_;
     if (closed.ok()) {
       if (stub_ == nullptr) {
-        stub_ = ParameterServer::NewStub(MakeChannel(root_member_.address()));
+        stub_ = ParameterServer::NewStub(
+            MakeChannel(root_member_.address(), ExpectedPeer::kPs));
       }
       stub = stub_;
       asking_.insert(asking.get());

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/regime/job_regimes.h"
+#include "common/update/copy_reserve.h"
 #include "common/update/dense_updater.h"
 #include "common/update/update_spec.h"
 #include "server/shard/job_config.h"
@@ -20,9 +21,13 @@ constexpr int64_t kMessagesPerWorker = 2 * (int64_t{4} << 20);
 
 absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors) {
-  SYNCLINE_ASSIGN_OR_RETURN(const OptimizerParams optimizer,
-                            ReadOptimizer("optimizer", spec.optimizer()));
   SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
+  // The optimizer of the ps: with DGC the workers have the momentum.
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
+                            ReadUpdate(spec, regimes));
+  const OptimizerParams& optimizer = update.optimizer;
+  // In HYBRID the workers have all tensors.
+  if (spec.strategy() == HYBRID) tensors = {};
   SYNCLINE_ASSIGN_OR_RETURN(const BlockMap map,
                             BlockMap::Create(tensors, spec.resources().ps()));
   SYNCLINE_ASSIGN_OR_RETURN(const ConsistencyController::Options controller,
@@ -36,8 +41,28 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
     all.push_back(PlanShard(optimizer, controller, counts,
                             spec.resources().workers(),
                             /*has_tables=*/spec.tables_size() > 0));
+    if (!spec.has_checkpoint()) continue;
+    all.back().copy_bytes =
+        static_cast<int64_t>(CopyBytes(optimizer, counts, spec.checkpoint()));
   }
   return all;
+}
+
+std::optional<uint64_t> CopyLimit(const CheckpointSpec& checkpoint) {
+  if (!checkpoint.has_copy_bytes()) return std::nullopt;
+  return checkpoint.copy_bytes();
+}
+
+uint64_t CopyBytes(const OptimizerParams& optimizer,
+                   absl::Span<const size_t> counts,
+                   const std::optional<CheckpointSpec>& checkpoint) {
+  if (!checkpoint.has_value()) return 0;
+  std::vector<size_t> floats;
+  for (const size_t count : counts) {
+    floats.push_back(count *
+                     static_cast<size_t>(1 + OptimizerSlots(optimizer)));
+  }
+  return CopyReserve::BytesFor(floats, CopyLimit(*checkpoint));
 }
 
 PsPlan PlanShard(const OptimizerParams& optimizer,
@@ -55,13 +80,15 @@ PsPlan PlanShard(const OptimizerParams& optimizer,
   plan.slot_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
                         optimizer, counts, /*with_reduced=*/false)) -
                     plan.value_bytes;
-  if (controller.regimes.AnySync()) {
+  if (controller.regimes.AnySync() || controller.comes_to_sync) {
     // Gradients that wait for the other workers: as they came, and folded, if
-    // the norm is waited for too.
+    // the norm is waited for too. Where the set of a clock is waited for, all.
+    const int64_t waiting =
+        int64_t{workers} - (controller.quorum.has_value() ? 0 : 1);
     plan.waiting_bytes =
-        (int64_t{workers} - 1) * bytes +
-        (controller.NeedsGradientNorm() ? elements * int64_t{sizeof(float)}
-                                        : 0);
+        waiting * bytes + (controller.NeedsGradientNorm()
+                               ? elements * int64_t{sizeof(float)}
+                               : 0);
   }
   // How many rows a batch has is not known here.
   const int64_t of_worker =

@@ -1,6 +1,9 @@
 #ifndef SYNCLINE_SERVER_SHARD_PS_PLAN_H_
 #define SYNCLINE_SERVER_SHARD_PS_PLAN_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,9 +24,17 @@ namespace syncline::ps {
 absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors);
 
+// What CheckpointSpec.copy_bytes makes of the state of such blocks. 0: the job
+// has no checkpoints.
+uint64_t CopyBytes(const OptimizerParams& optimizer,
+                   absl::Span<const size_t> counts,
+                   const std::optional<CheckpointSpec>& checkpoint);
+// The same of the spec. Unset: a place for each block.
+std::optional<uint64_t> CopyLimit(const CheckpointSpec& checkpoint);
+
 // Memory of one shard: of blocks of `counts` elements in a job that
-// `controller` keeps in step, in the regime that takes most. `has_tables`: its
-// messages have rows, too.
+// `controller` keeps in step, in the regime that takes most, those of its rules
+// included. `has_tables`: its messages have rows, too.
 PsPlan PlanShard(const OptimizerParams& optimizer,
                  const ConsistencyController::Options& controller,
                  absl::Span<const size_t> counts, uint32_t workers,

@@ -7,36 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/state/block_state.h"
+#include "common/update/optimizer_state.h"
 #include "common/wire/wire_cut_use.h"
 
 namespace syncline::ps {
 namespace {
-
-const char* KindName(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd:
-      return "sgd";
-    case OptimizerKind::kMomentum:
-      return "momentum";
-    case OptimizerKind::kNesterov:
-      return "nesterov";
-    case OptimizerKind::kAdagrad:
-      return "adagrad";
-    case OptimizerKind::kAdam:
-      return "adam";
-    case OptimizerKind::kAdamW:
-      return "adamw";
-    case OptimizerKind::kRmsProp:
-      return "rmsprop";
-    case OptimizerKind::kLamb:
-      return "lamb";
-    case OptimizerKind::kFtrl:
-      return "ftrl";
-    case OptimizerKind::kRowWiseAdagrad:
-      return "row-wise adagrad";
-  }
-  return "unknown";
-}
 
 void AppendSlots(const std::vector<uint32_t>& slots, TablePart* part) {
   for (const uint32_t slot : slots) {
@@ -89,13 +65,6 @@ void Append64(uint64_t value, std::string* out) {
 
 }  // namespace
 
-std::string OptimizerStateName(const OptimizerParams& params) {
-  const bool rms = params.kind == OptimizerKind::kRmsProp;
-  return absl::StrCat(KindName(params.kind),
-                      rms && params.centered ? " centered" : "",
-                      rms && params.momentum > 0 ? " momentum" : "");
-}
-
 ShardExporter::ShardExporter(const JobConfig* config, const ShardLayout* layout,
                              LaneExecutor* executor, const Lanes* lanes,
                              RunInLane run_in_lane, ShardStateSink* sink)
@@ -119,11 +88,49 @@ absl::Status ShardExporter::Export(const ControllerState& state,
   for (uint32_t table = 0; table < layout_->tables().size(); ++table) {
     SYNCLINE_RETURN_IF_ERROR(WriteTable(table, selection));
   }
+  return End();
+}
+
+absl::Status ShardExporter::Begin(const ControllerState& state, uint64_t cut_id,
+                                  int64_t total_clocks) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<BlockIndex> blocks,
+                            SelectBlocks({}));
+  return WriteHeader(state, cut_id, total_clocks, {}, blocks);
+}
+
+absl::Status ShardExporter::AddBlock(
+    BlockIndex block, int64_t updates,
+    absl::FunctionRef<absl::Span<const float>(int array)> array_of) {
+  ++blocks_;
+  return syncline::WriteBlock(layout_->ids()[block], layout_->counts()[block],
+                              updates, executor_->dense().arrays(), array_of,
+                              &writer_);
+}
+
+absl::Status ShardExporter::AddTables(int lane) {
+  for (uint32_t table = 0; table < layout_->tables().size(); ++table) {
+    TableShard& shard = executor_->tables().shard(table);
+    for (uint32_t id = 0; id < shard.partitions(); ++id) {
+      if (shard.LaneOfPartition(id) != lane) continue;
+      SYNCLINE_RETURN_IF_ERROR(WritePart(table, id, {}));
+    }
+    if (lane >= shard.lanes()) continue;
+    SYNCLINE_RETURN_IF_ERROR(WriteCounts(table, lane, true, {}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardExporter::End() {
   // All lanes of what was exported have done the last clock's steps now.
   SYNCLINE_RETURN_IF_ERROR(executor_->non_finite().failure());
   SYNCLINE_RETURN_IF_ERROR(executor_->tables().Failure());
+  if (blocks_ != blocks_begun_) {
+    return absl::InternalError(absl::StrCat(config_->label, ": ", blocks_,
+                                            " blocks were exported of ",
+                                            blocks_begun_));
+  }
   ShardStateTrailer trailer;
-  trailer.set_blocks(blocks.size());
+  trailer.set_blocks(blocks_);
   trailer.set_rows(rows_);
   return writer_.Write(ShardStateKind::kTrailer, trailer, {});
 }
@@ -209,19 +216,20 @@ absl::Status ShardExporter::WriteHeader(const ControllerState& state,
     header.set_abandoned_cuts(state.abandoned_cuts);
     header.set_non_finite(non_finite.total());
   }
+  blocks_begun_ = blocks.size();
   return writer_.Write(ShardStateKind::kHeader, header, {});
 }
 
 absl::Status ShardExporter::WriteBlock(BlockIndex block) {
-  constexpr size_t kPieceFloats = kShardStateBulkMax / sizeof(float);
   const DenseUpdater& dense = executor_->dense();
+  ++blocks_;
   DensePiece piece;
   piece.set_block(layout_->ids()[block]);
   piece.set_elements(layout_->counts()[block]);
   for (int array = 0; array < dense.arrays(); ++array) {
     piece.set_array(static_cast<uint32_t>(array));
     for (size_t first = 0; first < layout_->counts()[block];
-         first += kPieceFloats) {
+         first += kBlockPieceFloats) {
       piece.set_first(first);
       SYNCLINE_RETURN_IF_ERROR(
           run_in_lane_(lanes_->LaneOf(block), [&]() -> absl::Status {
@@ -232,7 +240,7 @@ absl::Status ShardExporter::WriteBlock(BlockIndex block) {
             }
             piece.set_updates(dense.updates(block));
             const absl::Span<const float> some =
-                dense.array(block, array).subspan(first, kPieceFloats);
+                dense.array(block, array).subspan(first, kBlockPieceFloats);
             bulk_.assign(reinterpret_cast<const char*>(some.data()),
                          some.size() * sizeof(float));
             return absl::OkStatus();

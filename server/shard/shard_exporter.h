@@ -9,14 +9,13 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "kernels/optimizer/optimizer.h"
+#include "common/state/shard_state_writer.h"
 #include "proto/shard_state.pb.h"
 #include "server/consistency/controller_state.h"
 #include "server/lanes/lanes.h"
 #include "server/shard/job_config.h"
 #include "server/shard/lane_executor.h"
 #include "server/shard/shard_layout.h"
-#include "server/state/shard_state_writer.h"
 
 namespace syncline::ps {
 
@@ -29,10 +28,6 @@ struct ShardSelection {
   // The counts of the shard and its tables go along. They are to arrive once.
   bool with_counts = true;
 };
-
-// "adam", "rmsprop centered": optimizers of the same name and number of slots
-// have the same state.
-std::string OptimizerStateName(const OptimizerParams& params);
 
 // Writes the state of one shard at a cut: proto/shard_state.proto. It needs the
 // memory of one piece, and of a partition's keys. Thread-compatible.
@@ -52,6 +47,20 @@ class ShardExporter {
   // InvalidArgument: the selection names a block or slot of another shard.
   absl::Status Export(const ControllerState& state, uint64_t cut_id,
                       int64_t total_clocks, const ShardSelection& selection);
+
+  // Export of a whole shard in parts, for who decides about their order: Begin;
+  // then each block and each lane's part of the tables once; then End.
+
+  absl::Status Begin(const ControllerState& state, uint64_t cut_id,
+                     int64_t total_clocks);
+  // `array_of`: values, then the optimizer's slots; borrowed until it returns.
+  absl::Status AddBlock(
+      BlockIndex block, int64_t updates,
+      absl::FunctionRef<absl::Span<const float>(int array)> array_of);
+  absl::Status AddTables(int lane);
+  // Errors: also why the shard has no state to go on from: a gradient that is
+  // not finite, or rows that were lost.
+  absl::Status End();
 
  private:
   absl::Status WriteHeader(const ControllerState& state, uint64_t cut_id,
@@ -79,6 +88,8 @@ class ShardExporter {
   ShardStateWriter writer_;
   std::string bulk_;  // kept for reuse
   RowBatch batch_;    // likewise
+  uint64_t blocks_ = 0;
+  uint64_t blocks_begun_ = 0;  // that the header speaks of
   uint64_t rows_ = 0;
 };
 

@@ -10,14 +10,16 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
+#include "common/update/optimizer_state.h"
 #include "common/wire/wire_cut_use.h"
-#include "server/shard/shard_exporter.h"
 
 namespace syncline::ps {
 namespace {
 
 using Kind = ShardStateKind;
 
+// Of any optimizer, and floats of a row's for each of its values.
+constexpr uint32_t kSlotsMax = 16;
 constexpr int kHotKeysMax = 256;
 constexpr int kClockAgesMax = 256;
 constexpr size_t kCounterBytes = 3 * sizeof(uint64_t);
@@ -75,6 +77,7 @@ ShardImporter::ShardImporter(const JobConfig* config, const ShardLayout* layout,
   for (BlockIndex i = 0; i < layout->ids().size(); ++i) {
     index_of_[layout->ids()[i]] = i;
   }
+  if (options_.values_only) options_.begins_attempt = true;
   for (const TableLayout& table : layout->tables()) {
     slots_come_.emplace_back(table.map.slots());
   }
@@ -93,10 +96,9 @@ absl::Status ShardImporter::Refuse(absl::string_view problem) const {
 
 absl::Status ShardImporter::Read(ShardStateSource* source, absl::Time now) {
   source_ = source->name();
-  stage_ = Kind::kHeader;
   block_.reset();
   part_.reset();
-  blocks_read_ = rows_read_ = 0;
+  rows_read_ = 0;
   ShardStateReader reader(source);
   SYNCLINE_ASSIGN_OR_RETURN(ShardStateReader::Record record, reader.Next());
   SYNCLINE_RETURN_IF_ERROR(ReadHeader(reader, record));
@@ -111,7 +113,7 @@ absl::Status ShardImporter::ReadRecord(const ShardStateReader& reader,
                                        const ShardStateReader::Record& record,
                                        absl::Time now) {
   if (record.kind != Kind::kDense) {
-    SYNCLINE_RETURN_IF_ERROR(CloseBlock(reader));
+    SYNCLINE_RETURN_IF_ERROR(blocks_.CheckClosed(reader));
   }
   const bool in_part =
       record.kind == Kind::kFilter || record.kind == Kind::kRows;
@@ -119,11 +121,6 @@ absl::Status ShardImporter::ReadRecord(const ShardStateReader& reader,
     return reader.Damage("rows or counters come outside of a part of a table");
   }
   if (!in_part) SYNCLINE_RETURN_IF_ERROR(ClosePart(reader));
-  if (record.kind == Kind::kDense && stage_ != Kind::kHeader &&
-      stage_ != Kind::kDense) {
-    return reader.Damage("a block comes behind a table");
-  }
-  stage_ = record.kind;
   switch (record.kind) {
     case Kind::kHeader:
       return reader.Damage("a second header");
@@ -153,13 +150,19 @@ absl::Status ShardImporter::ReadHeader(const ShardStateReader& reader,
   }
   const std::string optimizer = OptimizerStateName(config_->update.optimizer);
   const int slots = executor_->dense().arrays() - 1;
-  if (header_.optimizer() != optimizer ||
-      header_.slots() != static_cast<uint32_t>(slots)) {
+  if (header_.slots() > kSlotsMax) {
+    return reader.Damage(
+        absl::StrCat("its optimizer has ", header_.slots(), " slots"));
+  }
+  if (!options_.values_only &&
+      (header_.optimizer() != optimizer ||
+       header_.slots() != static_cast<uint32_t>(slots))) {
     return Refuse(absl::StrCat("its optimizer is ", Shown(header_.optimizer()),
                                " with ", header_.slots(),
                                " slots, the job's is '", optimizer, "' with ",
                                slots));
   }
+  blocks_.Begin(1 + header_.slots());
   SYNCLINE_RETURN_IF_ERROR(TakeTables(header_));
   SYNCLINE_RETURN_IF_ERROR(TakeWorkers(header_));
   return TakeCuts(header_);
@@ -188,11 +191,11 @@ absl::Status ShardImporter::TakeCuts(const ShardStateHeader& header) {
 
 absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
   const size_t workers = config_->controller.workers.size();
-  if (static_cast<size_t>(header.workers_size()) != workers) {
-    return Refuse(absl::StrCat("it is of ", header.workers_size(),
-                               " workers, the job has ", workers));
-  }
   const bool first = !controller_.has_value();
+  if (options_.values_only) return ForgetWorkers(header);
+  if (static_cast<size_t>(header.workers_size()) != workers) {
+    return TakeOtherWorkers(header);
+  }
   if (first) {
     controller_.emplace();
     controller_->workers.resize(workers);
@@ -219,6 +222,52 @@ absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
     worker.left_out_pushes += from.left_out_pushes();
     non_finite_[rank] += from.non_finite();
   }
+  return TakeCounts(header);
+}
+
+absl::Status ShardImporter::ForgetWorkers(const ShardStateHeader& header) {
+  for (const ShardStateHeader::Worker& from : header.workers()) {
+    clocks_ = std::max(clocks_, from.closed());
+  }
+  if (controller_.has_value()) return absl::OkStatus();
+  controller_.emplace();
+  controller_->workers.resize(config_->controller.workers.size());
+  return absl::OkStatus();
+}
+
+// Where all workers are at one clock, others can begin there.
+absl::Status ShardImporter::TakeOtherWorkers(const ShardStateHeader& header) {
+  const size_t workers = config_->controller.workers.size();
+  const auto refuse = [&](absl::string_view why) {
+    return Refuse(absl::StrCat("it is of ", header.workers_size(),
+                               " workers, the job has ", workers, why));
+  };
+  if (!options_.begins_attempt || header.workers_size() == 0) return refuse("");
+  const int64_t closed = header.workers(0).closed();
+  bool finished = true;
+  for (const ShardStateHeader::Worker& from : header.workers()) {
+    if (from.closed() != closed) {
+      return refuse(absl::StrCat(", and these have closed ", closed, " and ",
+                                 from.closed(),
+                                 " clocks: others cannot take their places"));
+    }
+    finished &= from.finished();
+  }
+  if (!controller_.has_value()) {
+    controller_.emplace();
+    controller_->workers.resize(workers, {closed, finished, 0});
+    total_clocks_ = header.total_clocks();
+  } else if (controller_->workers[0].closed != closed) {
+    return Refuse(absl::StrCat("it is of another cut: the workers have closed ",
+                               closed, " clocks there, ",
+                               controller_->workers[0].closed,
+                               " in another state"));
+  }
+  clocks_ = std::max(clocks_, closed);
+  return TakeCounts(header);
+}
+
+absl::Status ShardImporter::TakeCounts(const ShardStateHeader& header) {
   // Of one cut, so all states say the same.
   controller_->skipped_through =
       std::max(controller_->skipped_through, header.skipped_through());
@@ -236,6 +285,7 @@ absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
 
 absl::Status ShardImporter::TakeTables(const ShardStateHeader& header) {
   tables_.clear();
+  former_.clear();
   for (const ShardStateHeader::Table& from : header.tables()) {
     const auto found = std::find_if(
         config_->tables.begin(), config_->tables.end(),
@@ -247,17 +297,45 @@ absl::Status ShardImporter::TakeTables(const ShardStateHeader& header) {
     const size_t state =
         RowOptimizer(options.optimizer, options.dim).state_floats();
     const std::string optimizer = OptimizerStateName(options.optimizer);
-    if (from.dim() != options.dim || from.state_floats() != state ||
-        from.optimizer() != optimizer ||
-        from.slots() != found->layout.map.slots()) {
-      return Refuse(absl::StrCat(
-          "table '", from.name(), "' has rows of ", from.dim(), " values and ",
-          from.state_floats(), " of ", Shown(from.optimizer()), " in ",
-          from.slots(), " slots, the job's has ", options.dim, " and ", state,
-          " of '", optimizer, "' in ", found->layout.map.slots()));
+    const bool same_state =
+        from.state_floats() == state && from.optimizer() == optimizer;
+    if (from.dim() != options.dim || !(same_state || options_.values_only)) {
+      return Refuse(
+          absl::StrCat("table '", from.name(), "' has rows of ", from.dim(),
+                       " values and ", from.state_floats(), " of ",
+                       Shown(from.optimizer()), ", the job's has ", options.dim,
+                       " and ", state, " of '", optimizer, "'"));
     }
-    tables_.push_back(static_cast<uint32_t>(found - config_->tables.begin()));
+    if (from.state_floats() > kSlotsMax * from.dim()) {
+      return Refuse(
+          absl::StrCat("table '", from.name(), "' has ", from.state_floats(),
+                       " floats of an optimizer in a row of ", from.dim()));
+    }
+    absl::StatusOr<TableMap> map = TableMap::Create(from.slots(), 1);
+    if (!map.ok()) return Refuse(map.status().message());
+    const auto table = static_cast<uint32_t>(found - config_->tables.begin());
+    SYNCLINE_RETURN_IF_ERROR(TakeSlots(table, from.slots()));
+    former_.push_back(
+        {*std::move(map), RowLayout(from.dim(), from.state_floats())});
+    tables_.push_back(table);
   }
+  return absl::OkStatus();
+}
+
+// Slots are the top bits of a hash. Where the job has another number of them,
+// those that come are noted at the finer of both cuts.
+absl::Status ShardImporter::TakeSlots(uint32_t table, uint32_t former_slots) {
+  std::vector<bool>& come = slots_come_[table];
+  const size_t slots =
+      std::max(former_slots, layout_->tables()[table].map.slots());
+  if (come.size() == slots) return absl::OkStatus();
+  if (std::find(come.begin(), come.end(), true) != come.end() ||
+      come.size() > slots) {
+    return Refuse(absl::StrCat("table '", layout_->tables()[table].name,
+                               "' has ", former_slots,
+                               " slots, another number than another state's"));
+  }
+  come.resize(slots);
   return absl::OkStatus();
 }
 
@@ -270,76 +348,41 @@ absl::StatusOr<uint32_t> ShardImporter::TableOf(const ShardStateReader& reader,
 // --- Dense blocks ------------------------------------------------------------
 
 absl::Status ShardImporter::OpenTheBlock(const ShardStateReader& reader,
-                                         const DensePiece& piece) {
-  block_ =
-      ImportedBlock{piece.block(), piece.elements(), piece.updates(), {}, 0, 0};
-  if (piece.updates() < 0) {
-    return reader.Damage(absl::StrCat("block ", piece.block(), " has ",
-                                      piece.updates(), " updates"));
-  }
-  const auto found = index_of_.find(piece.block());
+                                         const BlockStateReader::Piece& piece) {
+  block_.reset();
+  const auto found = index_of_.find(piece.block);
   if (found == index_of_.end()) {
     if (options_.passes_over_others) return absl::OkStatus();
-    return Refuse(absl::StrCat("block ", piece.block(), " is another shard's"));
+    return Refuse(absl::StrCat("block ", piece.block, " is another shard's"));
   }
   const BlockIndex index = found->second;
-  if (piece.elements() != layout_->counts()[index]) {
-    return Refuse(absl::StrCat("block ", piece.block(), " has ",
-                               piece.elements(), " elements, expected ",
+  if (piece.elements != layout_->counts()[index]) {
+    return Refuse(absl::StrCat("block ", piece.block, " has ", piece.elements,
+                               " elements, expected ",
                                layout_->counts()[index]));
   }
   if (blocks_come_[index]) {
-    return reader.Damage(absl::StrCat("block ", piece.block(), " comes twice"));
+    return reader.Damage(absl::StrCat("block ", piece.block, " comes twice"));
   }
   blocks_come_[index] = true;
-  block_->index = index;
-  executor_->dense().SetUpdates(index, piece.updates());
+  block_ = index;
+  if (!options_.values_only) {
+    executor_->dense().SetUpdates(index, piece.updates);
+  }
   return absl::OkStatus();
 }
 
 absl::Status ShardImporter::ReadDense(const ShardStateReader& reader,
                                       const ShardStateReader::Record& record) {
-  DensePiece piece;
-  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &piece));
-  if (!block_.has_value()) {
-    SYNCLINE_RETURN_IF_ERROR(OpenTheBlock(reader, piece));
-  }
-  ImportedBlock& open = *block_;
-  if (piece.block() != open.id || piece.elements() != open.elements ||
-      piece.updates() != open.updates || piece.array() != open.array ||
-      piece.first() != open.first) {
-    return reader.Damage(absl::StrCat(
-        "expected block ", open.id, " from element ", open.first, " of array ",
-        open.array, ", it has block ", piece.block(), " from element ",
-        piece.first(), " of array ", piece.array()));
-  }
-  const uint64_t count = record.bulk.size() / sizeof(float);
-  if (count == 0 || record.bulk.size() % sizeof(float) != 0 ||
-      count > open.elements - open.first) {
-    return reader.Damage(absl::StrCat(record.bulk.size(), " bytes for the ",
-                                      open.elements - open.first,
-                                      " elements left of block ", open.id));
-  }
-  if (open.index.has_value()) {
-    const absl::Span<float> out = executor_->dense().mutable_array(
-        *open.index, static_cast<int>(open.array));
-    std::memcpy(out.data() + open.first, record.bulk.data(),
-                record.bulk.size());
-  }
-  open.first += count;
-  if (open.first < open.elements) return absl::OkStatus();
-  open.first = 0;
-  if (++open.array < static_cast<uint32_t>(executor_->dense().arrays())) {
-    return absl::OkStatus();
-  }
-  ++blocks_read_;
-  block_.reset();
+  SYNCLINE_ASSIGN_OR_RETURN(const BlockStateReader::Piece piece,
+                            blocks_.Take(reader, record));
+  if (piece.begins) SYNCLINE_RETURN_IF_ERROR(OpenTheBlock(reader, piece));
+  const bool is_taken = piece.array == 0 || !options_.values_only;
+  if (!block_.has_value() || !is_taken) return absl::OkStatus();
+  const absl::Span<float> out =
+      executor_->dense().mutable_array(*block_, static_cast<int>(piece.array));
+  std::memcpy(out.data() + piece.first, piece.bytes.data(), piece.bytes.size());
   return absl::OkStatus();
-}
-
-absl::Status ShardImporter::CloseBlock(const ShardStateReader& reader) {
-  if (!block_.has_value()) return absl::OkStatus();
-  return reader.Damage(absl::StrCat("block ", block_->id, " is not whole"));
 }
 
 // --- Tables ------------------------------------------------------------------
@@ -358,13 +401,13 @@ absl::Status ShardImporter::ReadPart(const ShardStateReader& reader,
 absl::Status ShardImporter::OpenThePart(const ShardStateReader& reader,
                                         const TablePart& part) {
   const TableLayout& table = layout_->tables()[part_->table];
-  std::vector<bool>& come = slots_come_[part_->table];
-  part_->slots.resize(table.map.slots());
+  const uint32_t slots = former_[part.table()].map.slots();
+  part_->former = part.table();
+  part_->slots.resize(slots);
   uint32_t end = 0;  // of the runs so far
   for (const TablePart::Run& run : part.slots()) {
-    if (run.count() == 0 || run.first() < end ||
-        run.first() >= table.map.slots() ||
-        run.count() > table.map.slots() - run.first()) {
+    if (run.count() == 0 || run.first() < end || run.first() >= slots ||
+        run.count() > slots - run.first()) {
       return reader.Damage(absl::StrCat("slots ", run.first(), " and ",
                                         run.count(), " in all of table '",
                                         table.name, "'"));
@@ -372,16 +415,33 @@ absl::Status ShardImporter::OpenThePart(const ShardStateReader& reader,
     end = run.first() + run.count();
     for (uint32_t slot = run.first(); slot < end; ++slot) {
       part_->slots[slot] = true;
-      if (!IsMine(part_->table, slot)) {
-        if (options_.passes_over_others) continue;
-        return Refuse(absl::StrCat("slot ", slot, " of table '", table.name,
-                                   "' is another shard's"));
-      }
-      if (come[slot]) {
-        return reader.Damage(absl::StrCat("slot ", slot, " of table '",
-                                          table.name, "' comes twice"));
-      }
-      come[slot] = true;
+      SYNCLINE_RETURN_IF_ERROR(TakeSlot(reader, slot));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::TakeSlot(const ShardStateReader& reader,
+                                     uint32_t former_slot) {
+  const TableLayout& table = layout_->tables()[part_->table];
+  std::vector<bool>& come = slots_come_[part_->table];
+  // Of the finer cut.
+  const size_t of_former = come.size() / part_->slots.size();
+  const size_t of_now = come.size() / table.map.slots();
+  for (size_t i = 0; i < of_former; ++i) {
+    const size_t fine = former_slot * of_former + i;
+    const auto slot = static_cast<uint32_t>(fine / of_now);
+    if (!IsMine(part_->table, slot)) {
+      if (options_.passes_over_others) continue;
+      return Refuse(absl::StrCat("slot ", slot, " of table '", table.name,
+                                 "' is another shard's"));
+    }
+    if (come[fine]) {
+      return reader.Damage(absl::StrCat("slot ", slot, " of table '",
+                                        table.name, "' comes twice"));
+    }
+    come[fine] = true;
+    if (part_->mine.empty() || part_->mine.back() != slot) {
       part_->mine.push_back(slot);
     }
   }
@@ -399,6 +459,7 @@ absl::Status ShardImporter::ReadFilter(const ShardStateReader& reader,
         part_->counters - part_->next_counter, " from ", part_->next_counter));
   }
   part_->next_counter += record.bulk.size();
+  if (options_.values_only) return absl::OkStatus();
   part_->filter_fits &=
       executor_->tables()
           .shard(part_->table)
@@ -417,7 +478,7 @@ absl::Status ShardImporter::CheckRow(const ShardStateReader& reader,
     return reader.Damage(absl::StrCat("the row of key ", key, " of table '",
                                       table.name, "' ", problem));
   };
-  if (!part_->slots[table.map.SlotOf(key)]) {
+  if (!part_->slots[former_[part_->former].map.SlotOf(key)]) {
     return damage("is not of the slots that were announced");
   }
   const uint64_t position = ColdPosition(key);
@@ -448,7 +509,7 @@ absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
     return reader.Damage("rows come before the part's filter is whole");
   }
   TableShard& shard = executor_->tables().shard(part_->table);
-  const size_t row_bytes = shard.row_bytes();
+  const size_t row_bytes = former_[part_->former].layout.bytes();
   const size_t count = piece.rows();
   if (count == 0 || count > kShardStateBulkMax ||
       record.bulk.size() != count * (row_bytes + 1)) {
@@ -468,12 +529,33 @@ absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
   }
   for (size_t begin = 0, end = 0; begin < count; begin = end + 1) {
     for (end = begin; end < count && mine(end);) ++end;
-    SYNCLINE_RETURN_IF_ERROR(Annotate(
-        shard.ImportRows(end - begin, rows + begin * row_bytes, places + begin),
-        absl::StrCat(source_, ": ", config_->label)));
+    const char* from = rows + begin * row_bytes;
+    if (options_.values_only) from = RowsThatBegin(from, end - begin);
+    SYNCLINE_RETURN_IF_ERROR(
+        Annotate(shard.ImportRows(end - begin, from, places + begin),
+                 absl::StrCat(source_, ": ", config_->label)));
   }
   rows_read_ += count;
   return absl::OkStatus();
+}
+
+// A row keeps its score, without which it would expire at once.
+const char* ShardImporter::RowsThatBegin(const char* rows, size_t count) {
+  const RowLayout& from = former_[part_->former].layout;
+  const TableOptions& options = config_->tables[part_->table].options;
+  const RowOptimizer optimizer(options.optimizer, options.dim);
+  const RowLayout to(options.dim, optimizer.state_floats());
+  row_bytes_.resize(count * to.bytes());
+  for (size_t i = 0; i < count; ++i) {
+    const char* const old = rows + i * from.bytes();
+    char* const row = row_bytes_.data() + i * to.bytes();
+    RowLayout::SetKey(row, RowLayout::Key(old));
+    RowLayout::SetPast(row, RowLayout::Score(old), 0);
+    std::memcpy(RowLayout::Values(row), RowLayout::Values(old),
+                options.dim * sizeof(float));
+    optimizer.InitState(to.State(row));
+  }
+  return row_bytes_.data();
 }
 
 absl::Status ShardImporter::ClosePart(const ShardStateReader& reader) {
@@ -535,6 +617,7 @@ absl::Status ShardImporter::ReadCounts(const ShardStateReader& reader,
     return reader.Damage(
         absl::StrCat("rows of clock ", state.past.too_old, " are too old"));
   }
+  if (options_.values_only) return absl::OkStatus();
   executor_->tables().shard(table).ImportLane(state, now);
   return absl::OkStatus();
 }
@@ -545,13 +628,13 @@ absl::Status ShardImporter::ReadTrailer(
     const ShardStateReader& reader, const ShardStateReader::Record& record) {
   ShardStateTrailer trailer;
   SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &trailer));
-  if (trailer.blocks() == blocks_read_ && header_.blocks() == blocks_read_ &&
-      trailer.rows() == rows_read_) {
+  if (trailer.blocks() == blocks_.blocks() &&
+      header_.blocks() == blocks_.blocks() && trailer.rows() == rows_read_) {
     return absl::OkStatus();
   }
   return reader.Damage(absl::StrCat("it was written behind ", trailer.blocks(),
                                     " blocks and ", trailer.rows(), " rows, ",
-                                    blocks_read_, " and ", rows_read_,
+                                    blocks_.blocks(), " and ", rows_read_,
                                     " were read"));
 }
 
@@ -567,9 +650,12 @@ absl::Status ShardImporter::Finish() {
   }
   if (!absent.empty()) return missing(absl::StrCat("block ", Named(absent)));
   for (uint32_t table = 0; table < slots_come_.size(); ++table) {
-    for (uint32_t slot = 0; slot < slots_come_[table].size(); ++slot) {
-      if (!IsMine(table, slot) || slots_come_[table][slot]) continue;
-      absent.push_back(slot);
+    const std::vector<bool>& come = slots_come_[table];
+    const size_t of_now = come.size() / layout_->tables()[table].map.slots();
+    for (size_t fine = 0; fine < come.size(); ++fine) {
+      const auto slot = static_cast<uint32_t>(fine / of_now);
+      if (!IsMine(table, slot) || come[fine]) continue;
+      if (absent.empty() || absent.back() != slot) absent.push_back(slot);
     }
     if (absent.empty()) continue;
     return missing(absl::StrCat("slot ", Named(absent), " of table '",

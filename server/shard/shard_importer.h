@@ -10,30 +10,23 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/state/block_state.h"
+#include "common/state/shard_state_reader.h"
 #include "proto/shard_state.pb.h"
 #include "server/consistency/controller_state.h"
 #include "server/shard/job_config.h"
 #include "server/shard/lane_executor.h"
 #include "server/shard/shard_layout.h"
 #include "server/shard/shard_start.h"
-#include "server/state/shard_state_reader.h"
+#include "server/tables/row_layout.h"
 
 namespace syncline::ps {
-
-// The block that an import is reading.
-struct ImportedBlock {
-  uint32_t id = 0;
-  uint64_t elements = 0;
-  int64_t updates = 0;
-  std::optional<BlockIndex> index;  // nothing: of another shard
-  uint32_t array = 0;               // of the next piece
-  uint64_t first = 0;
-};
 
 // The part of a table that an import is reading.
 struct ImportedPart {
   uint32_t table = 0;          // of this job
-  std::vector<bool> slots;     // by slot
+  uint32_t former = 0;         // of the state
+  std::vector<bool> slots;     // by the state's slot
   std::vector<uint32_t> mine;  // those of this shard
   uint64_t counters = 0;       // of the filter
   uint64_t sightings = 0;
@@ -76,19 +69,26 @@ class ShardImporter {
   absl::Status ReadHeader(const ShardStateReader& reader,
                           const ShardStateReader::Record& record);
   absl::Status TakeWorkers(const ShardStateHeader& header);
+  absl::Status TakeOtherWorkers(const ShardStateHeader& header);
+  absl::Status ForgetWorkers(const ShardStateHeader& header);
+  absl::Status TakeCounts(const ShardStateHeader& header);
   absl::Status TakeCuts(const ShardStateHeader& header);
   absl::Status TakeTables(const ShardStateHeader& header);
+  absl::Status TakeSlots(uint32_t table, uint32_t former_slots);
   absl::Status ReadRecord(const ShardStateReader& reader,
                           const ShardStateReader::Record& record,
                           absl::Time now);
   absl::Status ReadDense(const ShardStateReader& reader,
                          const ShardStateReader::Record& record);
   absl::Status OpenTheBlock(const ShardStateReader& reader,
-                            const DensePiece& piece);
+                            const BlockStateReader::Piece& piece);
   absl::Status ReadPart(const ShardStateReader& reader,
                         const ShardStateReader::Record& record);
   absl::Status OpenThePart(const ShardStateReader& reader,
                            const TablePart& part);
+  absl::Status TakeSlot(const ShardStateReader& reader, uint32_t former_slot);
+  // Rows of the open part, as they are where a job begins with their values.
+  const char* RowsThatBegin(const char* rows, size_t count);
   absl::Status ReadFilter(const ShardStateReader& reader,
                           const ShardStateReader::Record& record);
   absl::Status ReadRows(const ShardStateReader& reader,
@@ -100,8 +100,7 @@ class ShardImporter {
                           absl::Time now);
   absl::Status ReadTrailer(const ShardStateReader& reader,
                            const ShardStateReader::Record& record);
-  // OK if the block or part that was being read is whole.
-  absl::Status CloseBlock(const ShardStateReader& reader);
+  // OK if the part that was being read is whole.
   absl::Status ClosePart(const ShardStateReader& reader);
   // The table of a state, of this job. Errors: DataLoss: it has no such table.
   absl::StatusOr<uint32_t> TableOf(const ShardStateReader& reader,
@@ -112,11 +111,11 @@ class ShardImporter {
   const JobConfig* const config_;
   const ShardLayout* const layout_;
   LaneExecutor* const executor_;
-  const ShardImportOptions options_;
+  ShardImportOptions options_;
   absl::flat_hash_map<uint32_t, BlockIndex> index_of_;  // by global id
 
   std::vector<bool> blocks_come_;              // by BlockIndex
-  std::vector<std::vector<bool>> slots_come_;  // by table and slot
+  std::vector<std::vector<bool>> slots_come_;  // by table, see TakeSlots
   std::optional<ControllerState> controller_;
   std::vector<uint64_t> non_finite_;  // by rank
   uint64_t non_finite_total_ = 0;
@@ -128,10 +127,16 @@ class ShardImporter {
   std::string source_;
   ShardStateHeader header_;
   std::vector<uint32_t> tables_;  // of this job, by the state's index
-  ShardStateKind stage_ = ShardStateKind::kHeader;
-  std::optional<ImportedBlock> block_;
+  struct FormerTable {
+    TableMap map;
+    RowLayout layout;
+  };
+  std::vector<FormerTable> former_;  // likewise
+  std::vector<char> row_bytes_;      // scratch
+  BlockStateReader blocks_;
+  // The block whose pieces come; nothing: of another shard.
+  std::optional<BlockIndex> block_;
   std::optional<ImportedPart> part_;
-  uint64_t blocks_read_ = 0;
   uint64_t rows_read_ = 0;
 };
 

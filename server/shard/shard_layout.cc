@@ -1,5 +1,6 @@
 #include "server/shard/shard_layout.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/step_limits.h"
+#include "common/regime/compression_message.h"
 #include "common/wire/frame.h"
 #include "common/wire/wire_element_type.h"
 
@@ -112,6 +114,39 @@ absl::Status ShardLayout::CheckWireType(absl::string_view field, WireType type,
       ", the job's is ", WireType_Name(expected), " at clock ", clock));
 }
 
+absl::Status ShardLayout::CheckCompression(const PushHeader& header,
+                                           uint64_t payload_bytes) const {
+  const CompressionSpec::Kind expected =
+      header.blocks().empty() ? CompressionSpec::NONE
+                              : KindOf(CompressionAt(header.clock()));
+  const CompressionSpec::Kind kind =
+      header.compression() == CompressionSpec::KIND_UNSPECIFIED
+          ? CompressionSpec::NONE
+          : header.compression();
+  if (kind != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "push.compression is ",
+        CompressionSpec::Kind_IsValid(kind) ? CompressionSpec::Kind_Name(kind)
+                                            : absl::StrCat(kind),
+        ", the job's is ", CompressionSpec::Kind_Name(expected), " at clock ",
+        header.clock()));
+  }
+  const int blocks = kind == CompressionSpec::NONE ? 0 : header.blocks_size();
+  if (header.block_bytes_size() != blocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push.block_bytes has ", header.block_bytes_size(),
+                     " sizes, must have ", blocks));
+  }
+  if (kind == CompressionSpec::NONE) return absl::OkStatus();
+  if (header.tables_size() > 0) {
+    return absl::InvalidArgumentError(
+        "push.tables: rows do not travel with compressed blocks");
+  }
+  uint64_t bytes = 0;
+  for (const uint32_t of : header.block_bytes()) bytes += of;
+  return CheckSize({nullptr, payload_bytes}, bytes, header.blocks_size(), "");
+}
+
 absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
   SYNCLINE_RETURN_IF_ERROR(NotNegative("push.clock", header.clock()));
   SYNCLINE_RETURN_IF_ERROR(
@@ -125,6 +160,12 @@ absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
     return absl::InvalidArgumentError(
         absl::StrCat("push.non_finite is set, but push.sample_count is ",
                      header.sample_count(), ", must be 0"));
+  }
+  if (header.close_until() != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "push.close_until is ", header.close_until(),
+        ", must be 0: a shard closes the clocks that a worker was left behind "
+        "at by itself"));
   }
   if (!(header.squared_norm() >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("push.squared_norm is ",
@@ -192,6 +233,13 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(const PushHeader& header,
   push.facts.squared_norm = header.squared_norm();
   push.facts.non_finite = header.non_finite();
   SYNCLINE_ASSIGN_OR_RETURN(push.facts.blocks, Indices(header.blocks()));
+  SYNCLINE_RETURN_IF_ERROR(CheckCompression(
+      header, payload.bytes - std::min<uint64_t>(bytes_behind, payload.bytes)));
+  if (header.block_bytes_size() > 0) {
+    if (bytes_behind == 0) return push;
+    return absl::InvalidArgumentError(
+        "pull.tables: rows do not travel with compressed blocks");
+  }
   SYNCLINE_RETURN_IF_ERROR(CheckSize(
       payload,
       PushBytes(push.facts.blocks, header.tables(), type) + bytes_behind,

@@ -80,6 +80,10 @@ class ShardLayout {
   ElementType TypeAt(int64_t clock) const {
     return regimes_.At(clock).wire_type;
   }
+  // How the dense gradients of a clock are compressed.
+  const GradientCompression& CompressionAt(int64_t clock) const {
+    return regimes_.At(clock).compression;
+  }
   // Elements and global id of each dense block, by BlockIndex.
   absl::Span<const size_t> counts() const { return counts_; }
   absl::Span<const uint32_t> ids() const { return map_.shard_blocks(shard_); }
@@ -99,7 +103,8 @@ class ShardLayout {
 
   // Errors of all four: InvalidArgument, naming field and value.
   //
-  // The payload must be exactly what the header says.
+  // The payload must be exactly what the header says. What is inside compressed
+  // blocks is checked where they are read.
   absl::StatusOr<std::vector<BlockIndex>> CheckInit(const InitHeader& header,
                                                     size_t payload_bytes) const;
   absl::StatusOr<CheckedPush> CheckPush(const PushHeader& header,
@@ -122,6 +127,10 @@ class ShardLayout {
   // OK if a message's values are of the clock's wire type.
   absl::Status CheckWireType(absl::string_view field, WireType type,
                              int64_t clock) const;
+  // OK if a message's blocks are compressed as the clock's regime says, and
+  // its sizes add up to `payload_bytes`.
+  absl::Status CheckCompression(const PushHeader& header,
+                                uint64_t payload_bytes) const;
   absl::Status CheckPushFields(const PushHeader& header) const;
   absl::Status CheckPullFields(const PullHeader& header) const;
   absl::Status CheckTables(absl::string_view field,

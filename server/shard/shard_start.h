@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/state/shard_state_stream.h"
+#include "common/state/shard_state_stream.h"
 
 namespace syncline::ps {
 
@@ -20,6 +20,10 @@ struct ShardImportOptions {
   // A new attempt of the job begins with the state: nothing is read or pushed
   // before the chief's Init. Else the job goes on, with the state's cuts.
   bool begins_attempt = false;
+  // Of blocks and rows the values alone, whatever optimizer, workers and clocks
+  // the states are of: the optimizer's state, updates, pasts and records are
+  // those of a job that begins. Implies begins_attempt.
+  bool values_only = false;
 };
 
 // The state that a shard begins with: that of a former shard, or those of

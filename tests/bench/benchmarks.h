@@ -18,7 +18,12 @@ struct BenchOptions {
   int threads = 1;
   // The large tensor of `pushpull`.
   int64_t large_mib = 1024;
-  // Of `sparse` and `step`: only what has this in its name.
+  // `pushpull`: TLS against plain text too.
+  bool tls = false;
+  // `train`: with everything that watches it, against nothing that does.
+  bool observed = false;
+  // Of `sparse`, `step`, `collective` and `strategies`: only what has this in
+  // its name.
   std::string only = {};
   // How long `spill` goes on after it has measured.
   int seconds = 120;
@@ -38,6 +43,10 @@ absl::Status RunKernelsBench(const BenchOptions& options, Report* report);
 // own, against the same worker's parts in this process.
 absl::Status RunTrainBench(const BenchOptions& options, Report* report);
 
+// MLPs with two workers in SYNC, by ALL_REDUCE and SHARDED against two ps,
+// daemons of their own; all end with the same bits.
+absl::Status RunStrategyBench(const BenchOptions& options, Report* report);
+
 // Tensors of several sizes through one ps in another process, over TCP and
 // through shared memory, against gRPC echoing the same bytes and a memcpy.
 absl::Status RunPushPullBench(const BenchOptions& options, Report* report);
@@ -53,6 +62,19 @@ absl::Status RunSpillBench(const BenchOptions& options, Report* report);
 // Training steps of several models, executor and optimizer kernels alone,
 // against PyTorch's. Errors: Unimplemented: there is no PyTorch.
 absl::Status RunStepBench(const BenchOptions& options, Report* report);
+
+// All-reduces among 2 and 4 processes of this host: through shared memory
+// against OpenMPI's, over TCP against Gloo's. What is not installed is left
+// out.
+absl::Status RunCollectiveBench(const BenchOptions& options, Report* report);
+
+// A checkpoint of a shard against the same bytes written and synced; a restore
+// into two ps against reading them.
+absl::Status RunCheckpointBench(const BenchOptions& options, Report* report);
+
+// What idle members cost a scheduler: its control loop with real messages, and
+// no gRPC.
+absl::Status RunSchedulerBench(const BenchOptions& options, Report* report);
 
 }  // namespace syncline
 

@@ -35,6 +35,9 @@ constexpr Benchmark kBenchmarks[] = {
      "samples/s of an MLP 784-256-10 with one worker and one ps against the "
      "same worker alone",
      RunTrainBench},
+    {"strategies",
+     "samples/s of MLPs with two workers, by ALL_REDUCE and SHARDED against ps",
+     RunStrategyBench},
     {"pushpull",
      "64 MiB and other sizes through one ps, against gRPC echoing the bytes "
      "and a memcpy",
@@ -45,8 +48,19 @@ constexpr Benchmark kBenchmarks[] = {
      RunSparseBench},
     {"spill", "a table of eight times its memory against one that fits",
      RunSpillBench},
+    {"checkpoint",
+     "a checkpoint against the same bytes written and synced; a restore into "
+     "two ps against reading them",
+     RunCheckpointBench},
     {"step", "one training step on this machine against PyTorch's",
      RunStepBench},
+    {"scheduler",
+     "processor time that 11,000 idle members cost a scheduler's control loop",
+     RunSchedulerBench},
+    {"collective",
+     "all-reduces of 4 KiB to 64 MiB through shared memory against OpenMPI's, "
+     "over TCP against Gloo's",
+     RunCollectiveBench},
 };
 
 // As ctest takes it: what is compared with is not installed.
@@ -71,8 +85,14 @@ int Main(int argc, char** argv) {
                  "pushpull: MiB of the large tensor")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  app.add_flag("--tls", options.tls,
+               "pushpull: TLS too, and the rate of its cipher alone");
+  app.add_flag("--observed", options.observed,
+               "train: metrics scraped, page read, logs at info and kept, "
+               "against none of these");
   app.add_option("--only", options.only,
-                 "sparse, step: only what has this in its name");
+                 "sparse, step, collective, strategies: only what has this in "
+                 "its name");
   app.add_option("--seconds", options.seconds, "spill: of the long run")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();

@@ -22,6 +22,7 @@
 #include "tests/bench/benchmarks.h"
 #include "tests/bench/echo_client.h"
 #include "tests/bench/serve.h"
+#include "tests/bench/tls_files.h"
 #include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/process_memory.h"
@@ -245,6 +246,7 @@ class PushPullBench {
         Add(kOne, 1, kElementsPerMiB, Path::kNetwork, bucket_steps_));
     SYNCLINE_RETURN_IF_ERROR(
         Add(kSmall, 1, kSmallest, Path::kNetwork, small_steps_));
+    if (options_.tls) SYNCLINE_RETURN_IF_ERROR(StartTls(elements));
     const worker::PsClient::Options client;
     const absl::Span<const float> gradient = loads_[0].worker->gradient();
     SYNCLINE_ASSIGN_OR_RETURN(echo_peer_, ServedPeer::Echo());
@@ -262,6 +264,21 @@ class PushPullBench {
     return absl::OkStatus();
   }
 
+  // The same two loads by TLS, each through a ps of its own; and the cipher
+  // alone.
+  absl::Status StartTls(int64_t elements) {
+    tls_ = std::make_unique<TlsBenchFiles>();
+    SYNCLINE_ASSIGN_OR_RETURN(const auto security, tls_->Worker());
+    SetProcessSecurity(security);
+    tls_->SetForServed(true);
+    SYNCLINE_RETURN_IF_ERROR(Add(kTls, 1, elements, Path::kNetwork, 1));
+    SYNCLINE_RETURN_IF_ERROR(
+        Add(kSmallTls, 1, kSmallest, Path::kNetwork, small_steps_));
+    tls_->SetForServed(false);
+    SetProcessSecurity(nullptr);
+    return absl::OkStatus();
+  }
+
   absl::Status MeasureOnce() {
     SYNCLINE_RETURN_IF_ERROR(
         Measure(kEcho, 1, [&] { return echo_->RoundTrip(); }));
@@ -273,6 +290,13 @@ class PushPullBench {
     for (const Load& load : loads_) {
       SYNCLINE_RETURN_IF_ERROR(
           Measure(load.name, load.steps, [&] { return load.worker->Step(); }));
+    }
+    if (options_.tls) {
+      const absl::Span<const float> from = loads_[0].worker->gradient();
+      SYNCLINE_RETURN_IF_ERROR(Measure(kAesGcm, 1, [&] {
+        return EncryptOnce({reinterpret_cast<const char*>(from.data()),
+                            from.size() * sizeof(float)});
+      }));
     }
     return Measure(kSmallEcho, small_steps_,
                    [&] { return small_echo_->RoundTrip(); });
@@ -312,6 +336,12 @@ class PushPullBench {
     report_.AddRatio("rate, bfloat16 / float32, TCP", kNetwork, kNarrow);
     report_.AddRatio("rate, bfloat16 / float32, shared memory", kShared,
                      kNarrowShared);
+    if (options_.tls) {
+      report_.AddRatio("time, TLS / plain, TCP", kTls, kNetwork);
+      report_.AddRatio("time, 16 values, TLS / plain", kSmallTls, kSmall);
+      // Sent and received, each encrypted once and decrypted once.
+      report_.AddScaled("AES-GCM of what a PushPull moves", "ms", kAesGcm, 4);
+    }
     report_.AddRatio("time, many tensors / one", kMany, kOne, AtMost(3));
     report_.AddRatio("time, 16 values / echo", kSmall, kSmallEcho, AtMost(1.2));
   }
@@ -335,6 +365,9 @@ class PushPullBench {
   static constexpr char kMany[] = "1,000 tensors of 1 KiB, TCP";
   static constexpr char kOne[] = "one tensor of 1 MiB, TCP";
   static constexpr char kSmall[] = "16 values, TCP";
+  static constexpr char kTls[] = "PushPull, TLS";
+  static constexpr char kSmallTls[] = "16 values, TLS";
+  static constexpr char kAesGcm[] = "AES-128-GCM of the same bytes";
   static constexpr char kSmallEcho[] = "gRPC echo of 16 values";
 
   const BenchOptions options_;
@@ -343,6 +376,7 @@ class PushPullBench {
   const int64_t large_megabytes_;
   const int small_steps_;
   const int bucket_steps_;
+  std::unique_ptr<TlsBenchFiles> tls_;  // before who connects with them
   std::vector<Load> loads_;
   std::unique_ptr<ServedPeer> echo_peer_;
   std::unique_ptr<EchoClient> echo_;

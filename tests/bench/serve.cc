@@ -18,6 +18,7 @@
 #include "proto/parameter_server.grpc.pb.h"
 #include "server/service/ps_server.h"
 #include "tests/bench/map_service.h"
+#include "tests/bench/tls_files.h"
 #include "tests/testing/assignment_builder.h"
 #include "tests/testing/eventually.h"
 
@@ -44,8 +45,13 @@ class EchoService final
 };
 
 int ListenForever(grpc::ServerBuilder* builder) {
+  const auto security = TlsBenchFiles::OfServed();
+  if (!security.ok()) {
+    std::fprintf(stderr, "%s\n", security.status().ToString().c_str());
+    return 1;
+  }
   const absl::StatusOr<ListeningServer> listening =
-      StartServer(builder, "127.0.0.1:0");
+      StartServer(builder, "127.0.0.1:0", *security);
   if (!listening.ok()) {
     std::fprintf(stderr, "%s\n", listening.status().ToString().c_str());
     return 1;

@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/aligned_buffer.h"
@@ -23,6 +25,7 @@
 #include "common/job/job_spec_validator.h"
 #include "kernels/optimizer/optimizer.h"
 #include "tests/bench/benchmarks.h"
+#include "tests/bench/page_reader.h"
 #include "tests/testing/assigned_job.h"
 #include "tests/testing/assignment_builder.h"
 #include "tests/testing/job_builder.h"
@@ -232,10 +235,75 @@ void AddResult(const std::string& name, const Result& result, Report* report) {
   }
 }
 
+// The HTTP addresses of all daemons of a cluster, the scheduler's last.
+absl::StatusOr<std::vector<std::string>> PagesOf(TestCluster* cluster) {
+  std::vector<std::string> addresses;
+  SYNCLINE_ASSIGN_OR_RETURN(const ClusterStatus status, cluster->Members());
+  for (const auto& entry : status.members()) {
+    addresses.push_back(entry.member().http_address());
+  }
+  for (const absl::string_view line :
+       absl::StrSplit(cluster->LogOf("scheduler"), '\n')) {
+    constexpr absl::string_view kKey = " http=";
+    const size_t at = line.find(kKey);
+    if (!absl::StrContains(line, "advertised") || at == line.npos) continue;
+    const absl::string_view rest = line.substr(at + kKey.size());
+    addresses.emplace_back(rest.substr(0, rest.find_first_of(" \"")));
+  }
+  if (addresses.size() != 3) {
+    return absl::InternalError(absl::StrCat("not the pages of three daemons: ",
+                                            absl::StrJoin(addresses, ", ")));
+  }
+  return addresses;
+}
+
+// The same job in two clusters: in one nobody looks and only errors are logged;
+// in the other the metrics of each daemon and the status page are read each
+// second, and logs are at their default level. The scheduler's audit log is
+// written by both.
+absl::Status CompareObserved(const BenchOptions& options, const JobSpec& job,
+                             Report* report) {
+  TestCluster::Options members;
+  members.ps = 1;
+  members.workers = 1;
+  TestCluster observed(members);
+  members.flags = {"--http=off", "--log-level=error"};
+  TestCluster quiet(members);
+  SYNCLINE_RETURN_IF_ERROR(observed.Start());
+  SYNCLINE_RETURN_IF_ERROR(quiet.Start());
+  const std::string model = MlpModel(kInputs, kHidden, kClasses);
+  const std::string observed_job = WriteJob(observed.dir(), job, model);
+  const std::string quiet_job = WriteJob(quiet.dir(), job, model);
+  SYNCLINE_ASSIGN_OR_RETURN(const auto addresses, PagesOf(&observed));
+  std::vector<PageReader::Page> pages;
+  for (const std::string& address : addresses) {
+    pages.push_back({address, "/metrics"});
+  }
+  pages.push_back({addresses.back(), "/status.json"});
+  for (int i = 0; i < options.repetitions; ++i) {
+    Result seen;
+    {
+      const PageReader reader(pages);
+      SYNCLINE_ASSIGN_OR_RETURN(seen, TrainOnCluster(&observed, observed_job));
+      if (reader.bytes() == 0 || reader.failures() > 0) {
+        return absl::InternalError("a page did not answer");
+      }
+      report->Set("page_bytes", reader.bytes());
+    }
+    SYNCLINE_ASSIGN_OR_RETURN(const Result unseen,
+                              TrainOnCluster(&quiet, quiet_job));
+    report->Add("observed", "samples/s", seen.samples_per_second);
+    report->Add("quiet", "samples/s", unseen.samples_per_second);
+  }
+  report->AddRatio("observed / quiet", "observed", "quiet", 0.98);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunTrainBench(const BenchOptions& options, Report* report) {
   const JobSpec job = Job(options.smoke ? 8 : 96, options.threads);
+  if (options.observed) return CompareObserved(options, job, report);
   SYNCLINE_ASSIGN_OR_RETURN(const auto lone_worker, LoneWorker::Create(job));
   TestCluster::Options members;
   members.ps = 1;

@@ -104,7 +104,7 @@ TEST_F(BadInputTest, AllProblemsOfAJobComeAtOnce) {
   job.mutable_learning_rate()->set_base(-1);
   job.mutable_optimizer()->set_momentum(2);
   job.mutable_training()->set_batch_size(5000000);
-  job.set_strategy(ALL_REDUCE);
+  job.set_strategy(HYBRID);
   ExpectRefused(
       Submit(job, MlpModel(784, 32, 10)),
       AllOf(HasSubstr("learning_rate.base"), HasSubstr("optimizer.momentum"),

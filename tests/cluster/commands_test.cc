@@ -26,6 +26,7 @@
 namespace syncline {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -297,6 +298,22 @@ TEST_F(CommandsTest, ListGetAndClusterShowWhatThereIs) {
   }
 }
 
+TEST_F(CommandsTest, TopShowsJobsAndMembersOnceWhereThereIsNoTerminal) {
+  ASSERT_OK_AND_ASSIGN(const auto text, cluster_->Synctl({"top"}));
+  EXPECT_EQ(text.exit.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("JOB        NAME"));
+  EXPECT_THAT(text.out, HasSubstr("members 3"));
+  EXPECT_THAT(text.out, HasSubstr("worker:0"));
+  EXPECT_THAT(text.out, Not(HasSubstr("\x1b")));
+  ASSERT_OK_AND_ASSIGN(const auto json,
+                       cluster_->Synctl({"top", "--output", "json"}));
+  EXPECT_EQ(json.exit.code, 0) << json.err;
+  EXPECT_THAT(json.out, HasSubstr("\"members\":["));
+  ASSERT_OK_AND_ASSIGN(const auto wrong,
+                       cluster_->Synctl({"top", "--period", "nan"}));
+  EXPECT_EQ(wrong.exit.code, 2);
+}
+
 TEST_F(CommandsTest, UnknownJobsAreNamed) {
   for (const char* command : {"get", "watch", "cancel", "download"}) {
     ASSERT_OK_AND_ASSIGN(const auto result,
@@ -547,8 +564,11 @@ TEST_F(CommandsTest, HelpTeaches) {
     EXPECT_THAT(sub.out, Not(HasSubstr("synctl list --state running")))
         << command << " repeats the general ones";
   }
+  ASSERT_OK_AND_ASSIGN(const auto all, cluster_->Synctl({"help"}));
+  EXPECT_EQ(all.out, help.out);
   ASSERT_OK_AND_ASSIGN(const auto list, cluster_->Synctl({"help", "list"}));
-  EXPECT_THAT(list.out, HasSubstr("synctl list --state queued"));
+  EXPECT_THAT(list.out, AllOf(HasSubstr("Usage: synctl list [OPTIONS]"),
+                              HasSubstr("synctl list --state queued")));
   ASSERT_OK_AND_ASSIGN(const auto job,
                        cluster_->Synctl({"help", "job", "optimizer"}));
   EXPECT_EQ(job.exit.code, 0) << job.err;
@@ -560,6 +580,32 @@ TEST_F(CommandsTest, HelpTeaches) {
     ASSERT_OK_AND_ASSIGN(const auto nothing, cluster_->Synctl(unknown));
     EXPECT_EQ(nothing.exit.code, 2) << nothing.out;
     EXPECT_THAT(nothing.err, HasSubstr(unknown.back()));
+  }
+}
+
+TEST_F(CommandsTest, CompletionKnowsTopicsAndValues) {
+  ASSERT_OK_AND_ASSIGN(const auto script,
+                       cluster_->Synctl({"completion", "bash"}));
+  EXPECT_THAT(
+      script.out,
+      AllOf(HasSubstr("\"regime --mode\") words=\"sync bounded-staleness "
+                      "async\""),
+            HasSubstr("\"list --output\") words=\"text json\""),
+            HasSubstr("job submit resume"), HasSubstr("--strategy"),
+            Not(HasSubstr("--wire-type"))));
+}
+
+TEST_F(CommandsTest, NumbersAndTasksThatSayTooLittleAreWrongUsage) {
+  for (const auto& [words, message] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"logs", "j-0001", "--tail", "0"}, "--tail: 0 lines are none"},
+           {{"drain", "worker"},
+            "which worker? Give its index too, as in "
+            "worker:0"},
+           {{"cordon", "ps"}, "which ps? "}}) {
+    ASSERT_OK_AND_ASSIGN(const auto result, cluster_->Synctl(words));
+    EXPECT_EQ(result.exit.code, 2);
+    EXPECT_THAT(result.err, HasSubstr(message));
   }
 }
 

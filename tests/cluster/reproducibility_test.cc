@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/system/file.h"
@@ -108,6 +109,21 @@ TEST_F(ReproducibilityTest, ThreeWorkersTimes32IsOneTimes96) {
   ASSERT_OK_AND_ASSIGN(const Weights one, ReadWeights(one_file));
   ASSERT_EQ(one.size(), 4u);
   EXPECT_LE(LargestDifference(three, one), 1e-5);
+}
+
+// Shares differ by one, and are computed in parts of 16.
+TEST_F(ReproducibilityTest, AGlobalBatchIsTheSameWithAnyNumberOfWorkers) {
+  std::vector<Weights> weights;
+  for (uint32_t workers = 1; workers <= 3; ++workers) {
+    JobSpec job = Job(absl::StrCat("global-", workers), workers, 2);
+    job.mutable_training()->set_batch_size(16);
+    job.mutable_training()->set_global_batch(95);
+    ASSERT_OK_AND_ASSIGN(const std::string file, Train(job));
+    ASSERT_OK_AND_ASSIGN(weights.emplace_back(), ReadWeights(file));
+  }
+  ASSERT_EQ(weights[0].size(), 4u);
+  EXPECT_LE(LargestDifference(weights[0], weights[1]), 1e-5);
+  EXPECT_LE(LargestDifference(weights[0], weights[2]), 1e-5);
 }
 
 }  // namespace

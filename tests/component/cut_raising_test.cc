@@ -78,8 +78,7 @@ class CountingTaker : public ps::SnapshotTaker {
 };
 
 CutUse UseOf(uint64_t id) {
-  if (id % 3 == 0) return CutUse::kCheckpoint;
-  return id % 3 == 1 ? CutUse::kEvaluation : CutUse::kRegime;
+  return id % 3 == 0 ? CutUse::kCheckpoint : CutUse::kEvaluation;
 }
 
 class CutRaisingTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {

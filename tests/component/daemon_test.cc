@@ -262,7 +262,7 @@ TEST_F(DaemonTest, ARefusalEndsTheProcessWithOneMessage) {
 }
 
 TEST_F(DaemonTest, WhoEndsWithItsSchedulerIsWorthARetry) {
-  options_.orphan_timeout = absl::Seconds(1);
+  options_.one_job_orphan_timeout = absl::Seconds(1);
   scheduler_->ends_with_scheduler = true;
   const auto daemon = Listening();
   Join(daemon.get());

@@ -54,6 +54,8 @@ class FakeShard {
     MutexLock lock(&mu_);
     hold_pulls_ = true;
   }
+  // Sets what answers say of skipped clocks; by default none was.
+  void SaySkippedThrough(int64_t clock) { skipped_through_ = clock; }
   // Sets the time that answers claim to have waited; by default none.
   void ClaimToHaveWaited(double seconds) { claimed_wait_ = seconds; }
   // PushPulls stay in the queue until Take.
@@ -181,7 +183,10 @@ class FakeShard {
   }
 
   void Apply(const PushHeader& push, const std::string& payload) {
-    const auto blocks = Split(push.blocks(), payload);
+    // Compressed blocks are not applied.
+    const auto blocks = push.block_bytes().empty()
+                            ? Split(push.blocks(), payload)
+                            : std::map<uint32_t, std::vector<float>>();
     MutexLock lock(&mu_);
     pushes_.push_back(push);
     for (const auto& [id, gradient] : blocks) {
@@ -206,6 +211,7 @@ class FakeShard {
     }
     PullResponse response;
     response.mutable_header()->set_waited_seconds(claimed_wait_);
+    response.mutable_header()->set_skipped_through(skipped_through_);
     for (const uint32_t id : pull.blocks()) {
       response.mutable_header()->add_blocks(id);
       const std::vector<float>& values = values_[id];
@@ -220,6 +226,7 @@ class FakeShard {
   std::atomic<int> calls_{0};
   std::atomic<bool> untaken_{false};
   std::atomic<double> claimed_wait_{0};
+  std::atomic<int64_t> skipped_through_{0};
   Mutex mu_;
   CondVar changed_;
   bool hold_pulls_ ABSL_GUARDED_BY(mu_) = false;

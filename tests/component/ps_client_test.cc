@@ -6,6 +6,7 @@
 #include "worker/client/ps_client.h"
 
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "gmock/gmock.h"
@@ -19,6 +20,8 @@ namespace {
 
 const RegimeSchedule kAsync(TrainingRegime{.mode = ConsistencyMode::kAsync});
 
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -255,6 +258,60 @@ TEST_F(PsClientTest, ARunningMeanThatIsNotFiniteFailsTheJob) {
   EXPECT_EQ(RunStep(0),
             absl::FailedPreconditionError("the gradient of clock 0 is not "
                                           "finite: element 12 of tensor 0"));
+}
+
+worker::PsClient::Options Compressing(const TrainingRegime& regime) {
+  worker::PsClient::Options options;
+  options.regimes = RegimeSchedule(regime);
+  options.compressor.compression = regime.compression;
+  options.carry_over = std::make_shared<worker::CarryOver>();
+  return options;
+}
+
+// It travels in float32, whatever values travel in.
+TEST_F(PsClientTest, ACompressedGradientIsClippedBeyondTheRangeOfTheWireType) {
+  worker::PsClient::Options options =
+      Compressing({.wire_type = ElementType::kFloat16,
+                   .compression = {.kind = GradientCompression::Kind::kDgc,
+                                   .fraction = 0.5}});
+  options.clip_before_compression = 1;
+  SetUpCluster({3000, 70}, 1, options);
+  ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+  memory_->gradients[0][12] = 1e6f;
+  client_->BeginStep({.clock = 0, .sample_count = 3, .pull = false});
+  client_->OnGradientReady(1);
+  client_->OnGradientReady(0);
+  client_->EndBackward({});
+  EXPECT_EQ(client_->Wait(), absl::OkStatus());
+  EXPECT_THAT(shards_[0]->pushes(), ::testing::Not(IsEmpty()));
+}
+
+// The client of the next step may be another one, which has none of these
+// answers.
+TEST_F(PsClientTest, ACutThatTellsOfASkippedStepUndoesIt) {
+  for (const bool is_chief : {true, false}) {
+    worker::PsClient::Options options = Compressing(
+        {.compression = {.kind = GradientCompression::Kind::kTopK}});
+    options.compressor.may_be_undone = true;
+    options.on_non_finite = OnNonFinite::kSkipStep;
+    shards_.clear();
+    SetUpCluster({3000, 70}, 1, options);
+    ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+    client_->BeginStep({.clock = 0, .sample_count = 3, .pull = false});
+    client_->OnGradientReady(1);
+    client_->OnGradientReady(0);
+    client_->EndBackward({});
+    ASSERT_EQ(client_->Wait(), absl::OkStatus());
+    const worker::GradientCompressor& compressor =
+        *options.carry_over->compressor;
+    EXPECT_THAT(compressor.residual(0), Contains(::testing::Ne(0)));
+    shards_[0]->SaySkippedThrough(1);
+    ASSERT_EQ(is_chief ? client_->PullCut(/*cut_id=*/9, /*clock=*/1)
+                       : client_->AwaitCut(/*cut_id=*/9, /*clock=*/1),
+              absl::OkStatus());
+    client_.reset();
+    EXPECT_THAT(compressor.residual(0), Each(0));
+  }
 }
 
 }  // namespace

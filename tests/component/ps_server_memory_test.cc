@@ -27,6 +27,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(PsServerTest, BytesInFlightAreBounded) {
   // One block of 1 MiB; at most 8 MiB in flight, 4 of them for waiting pushes.
@@ -208,6 +209,18 @@ TEST(PsServerTest, StatusAndMetricsShowWhatIsHeld) {
             HasSubstr("syncline_ps_received_bytes_total 32064"),
             HasSubstr("syncline_ps_slot_bytes 32064"),
             HasSubstr("syncline_ps_clock_spread_clocks 1")));
+  // The chief waits for the other worker.
+  EXPECT_THAT(
+      metrics.Render(),
+      AllOf(
+          HasSubstr("syncline_ps_job_clock{job=\"j-0001\"} 0\n"),
+          HasSubstr("syncline_ps_job_clock_spread_clocks{job=\"j-0001\"} 1\n"),
+          HasSubstr("syncline_ps_blame_seconds_total{job=\"j-0001\",rank="
+                    "\"0\"} 0\n"),
+          Not(HasSubstr("syncline_ps_blame_seconds_total{job=\"j-0001\",rank="
+                        "\"1\"} 0\n")),
+          HasSubstr("syncline_ps_non_finite_total{job=\"j-0001\",rank=\"1\"} "
+                    "0\n")));
 }
 
 }  // namespace

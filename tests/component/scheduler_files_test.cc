@@ -56,11 +56,38 @@ class SchedulerFilesTest : public SchedulerFixture {
   }
 };
 
-TEST_F(SchedulerFilesTest, TheModelCanBeFetchedByDaemons) {
+TEST_F(SchedulerFilesTest, TheMembersOfAJobAloneFetchItsModel) {
+  const auto fetch = [&](const DownloadRequest& download) {
+    return FetchArtifact(server_.address, download, dir_ / "model",
+                         absl::Now() + kPatience);
+  };
   const std::string job_id = MustSubmit(TinyJob(1, 1));
-  const absl::Status status =
-      FetchArtifact(server_.address, job_id, "model.onnx", dir_ / "model",
-                    absl::Now() + kPatience);
+  DownloadRequest early;
+  early.set_job_id(job_id);
+  early.set_name("model.onnx");
+  EXPECT_EQ(fetch(early).code(), absl::StatusCode::kFailedPrecondition);
+  AddDaemon(PS, 0);
+  FakeDaemon* worker = AddDaemon(WORKER, 0, {.finishes = false});
+  AwaitState(job_id, RUNNING);
+  const DownloadRequest right = worker->Download(job_id, "model.onnx");
+  for (const std::string& secret : {std::string(), std::string(16, '\0')}) {
+    DownloadRequest wrong = right;
+    wrong.set_job_secret(secret);
+    const absl::Status refused = fetch(wrong);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(refused.message(), HasSubstr("secret of attempt 1"));
+  }
+  DownloadRequest of_another = right;
+  of_another.set_attempt(2);
+  EXPECT_EQ(fetch(of_another).code(), absl::StatusCode::kFailedPrecondition);
+  DownloadRequest of_none = right;
+  of_none.set_job_id("j-0002");
+  EXPECT_EQ(fetch(of_none).code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "model"));
+  EXPECT_THAT(ReadFile(dir_ / "state/audit.log", 1 << 20).value_or(""),
+              HasSubstr("\"action\":\"fetch\",\"job\":\"j-0001\","
+                        "\"outcome\":\"PERMISSION_DENIED\""));
+  const absl::Status status = fetch(right);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(*ReadFile(dir_ / "model", 1 << 20), kTinyModel);
 }
@@ -217,6 +244,14 @@ TEST_F(SchedulerFilesTest, FilesOfAnySizeComeBack) {
   const absl::Status why = FromGrpcStatus(missing->Finish());
   EXPECT_EQ(why.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(why.message(), HasSubstr("model.onnx, trained.onnx"));
+
+  // A download is recorded with its outcome.
+  const std::string audit =
+      ReadFile(dir_ / "state/audit.log", 1 << 20).value_or("");
+  EXPECT_THAT(audit, HasSubstr(absl::StrCat("\"download\",\"job\":\"", job_id,
+                                            "\",\"outcome\":\"OK\"")));
+  EXPECT_THAT(audit, HasSubstr(absl::StrCat("\"download\",\"job\":\"", job_id,
+                                            "\",\"outcome\":\"NOT_FOUND")));
 }
 
 TEST_F(SchedulerFilesTest, AnUploadNamesTheSecretOfItsStream) {
@@ -253,15 +288,19 @@ TEST_F(SchedulerFilesTest, AnUploadNamesTheSecretOfItsStream) {
 }
 
 TEST_F(SchedulerFilesTest, ASpoiledFileIsNotSent) {
+  AddDaemon(PS, 0);
+  FakeDaemon* worker = AddDaemon(WORKER, 0, {.finishes = false});
   const std::string job_id = MustSubmit(TinyJob(1, 1));
+  AwaitState(job_id, RUNNING);
   const std::string path = dir_ / "state/jobs" / job_id / "model.onnx";
   std::string content = *ReadFile(path, 1 << 20);
   content[10] ^= 1;
   ASSERT_TRUE(WriteFileAtomically(path, content).ok());
-  EXPECT_EQ(FetchArtifact(server_.address, job_id, "model.onnx", dir_ / "model",
-                          absl::Now() + kPatience)
-                .code(),
-            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(
+      FetchArtifact(server_.address, worker->Download(job_id, "model.onnx"),
+                    dir_ / "model", absl::Now() + kPatience)
+          .code(),
+      absl::StatusCode::kDataLoss);
 }
 
 TEST_F(SchedulerFilesTest, OldFilesAreDeletedAndTheJobIsKept) {
@@ -279,10 +318,14 @@ TEST_F(SchedulerFilesTest, OldFilesAreDeletedAndTheJobIsKept) {
   EXPECT_FALSE(std::filesystem::exists(files));
   EXPECT_EQ(Get(job_id)->artifacts_size(), 0);
   EXPECT_EQ(Get(job_id)->state(), CANCELLED);
-  EXPECT_THAT(FetchArtifact(server_.address, job_id, "model.onnx",
-                            dir_ / "model", deadline)
-                  .message(),
-              HasSubstr("deleted"));
+  const auto context = MakeContext(deadline);
+  DownloadRequest request;
+  request.set_job_id(job_id);
+  request.set_name("model.onnx");
+  const auto reader = jobs_->Download(context.get(), request);
+  FileChunk chunk;
+  EXPECT_FALSE(reader->Read(&chunk));
+  EXPECT_THAT(FromGrpcStatus(reader->Finish()).message(), HasSubstr("deleted"));
   // One that dies before it has deleted them leaves that to the next.
   StopScheduler();
   ASSERT_TRUE(MakeDirs(files).ok());

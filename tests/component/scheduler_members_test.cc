@@ -274,7 +274,7 @@ TEST_F(SchedulerMembersTest, NoIncarnationOrSecretGetsOut) {
     show(list);
     show(Get(job_id).value());
     for (const auto& [path, page] : scheduler_->Pages()) {
-      shown.push_back(page("").body);
+      shown.push_back(page({}).body);
     }
   };
   ask();
@@ -295,6 +295,42 @@ TEST_F(SchedulerMembersTest, NoIncarnationOrSecretGetsOut) {
       EXPECT_EQ(text.find(secret), std::string::npos) << text;
     }
   }
+}
+
+// Both members are fakes, which nobody finds at their addresses.
+TEST_F(SchedulerMembersTest, LogsNameTheMembersThatCannotBeReached) {
+  FakeDaemon worker(server_.address, WORKER, 0, {.finishes = false},
+                    "127.0.0.1:1");
+  FakeDaemon ps(server_.address, PS, 0, {}, "127.0.0.1:2");
+  worker.AwaitRegistered();
+  ps.AwaitRegistered();
+  const std::string job_id = MustSubmit(TinyJob(1, 1));
+  worker.AwaitRun();
+  const auto read = [&](const LogsRequest& request, std::string* all) {
+    const auto context = MakeContext(absl::Now() + kPatience);
+    const auto reader = jobs_->Logs(context.get(), request);
+    for (LogLines lines; reader->Read(&lines);) all->append(lines.text());
+    return FromGrpcStatus(reader->Finish());
+  };
+  LogsRequest request;
+  request.set_job_id(job_id);
+  std::string all;
+  const absl::Status status = read(request, &all);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(all, AllOf(HasSubstr("its log cannot be read"),
+                         HasSubstr("127.0.0.1:1: "), HasSubstr("127.0.0.1:2: "),
+                         HasSubstr(" trace=")));
+  request.mutable_task()->set_type(PS);
+  all.clear();
+  EXPECT_TRUE(read(request, &all).ok());
+  EXPECT_THAT(all, Not(HasSubstr("127.0.0.1:1: ")));
+  request.mutable_task()->set_index(7);
+  const absl::Status unknown = read(request, &all);
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound) << unknown;
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("has no ps:7; it has worker:0, ps:0"));
+  request.set_job_id("j-0099");
+  EXPECT_EQ(read(request, &all).code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

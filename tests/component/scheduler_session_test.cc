@@ -270,6 +270,13 @@ UploadBegin Upload(uint64_t incarnation, const std::string& name) {
   return upload;
 }
 
+DownloadRequest Download(const std::string& name) {
+  DownloadRequest download;
+  download.set_job_id("j-1");
+  download.set_name(name);
+  return download;
+}
+
 TEST_F(SchedulerSessionTest, FilesTravelBothWays) {
   std::string content(5'000'000, '\0');
   Random random(3);
@@ -281,7 +288,7 @@ TEST_F(SchedulerSessionTest, FilesTravelBothWays) {
   const absl::Time deadline = absl::Now() + kPatience;
   for (const std::string name : {"model.onnx", "empty"}) {
     const absl::Status status =
-        FetchArtifact(server_.address, "j-1", name, dir_ / "out", deadline);
+        FetchArtifact(server_.address, Download(name), dir_ / "out", deadline);
     ASSERT_TRUE(status.ok()) << status;
     EXPECT_EQ(*ReadFile(dir_ / "out", 1 << 30),
               *ReadFile(daemons_.files[name], 1 << 30));
@@ -307,8 +314,8 @@ TEST_F(SchedulerSessionTest, ATransferEndsWhenItIsCancelled) {
       cancellation.Cancel();
     });
     const absl::Status status =
-        fetches ? FetchArtifact(server_.address, "j-1", "stalled", dir_ / "out",
-                                deadline, &cancellation)
+        fetches ? FetchArtifact(server_.address, Download("stalled"),
+                                dir_ / "out", deadline, &cancellation)
                 : UploadArtifact(server_.address, Upload(7, "stalled"),
                                  dir_ / "in", deadline, &cancellation);
     EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
@@ -325,10 +332,10 @@ TEST_F(SchedulerSessionTest, ATransferThatFailsSaysWhatAndLeavesNothing) {
   StartServer();
   const absl::Time deadline = absl::Now() + kPatience;
   const absl::Status missing =
-      FetchArtifact(server_.address, "j-1", "none", dir_ / "out", deadline);
+      FetchArtifact(server_.address, Download("none"), dir_ / "out", deadline);
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(missing.message(), HasSubstr("none of job j-1"));
-  EXPECT_EQ(FetchArtifact(server_.address, "j-1", "model.onnx", dir_ / "out",
+  EXPECT_EQ(FetchArtifact(server_.address, Download("model.onnx"), dir_ / "out",
                           deadline)
                 .code(),
             absl::StatusCode::kDataLoss);

@@ -74,7 +74,7 @@ TEST_F(SchedulerTest, AJobRunsAndSucceeds) {
 TEST_F(SchedulerTest, BadJobsAreRefusedWithAllProblemsAtOnce) {
   JobSpec spec = TinyJob(1, 1);
   spec.mutable_learning_rate()->set_base(-1);
-  spec.set_strategy(ALL_REDUCE);
+  spec.set_strategy(HYBRID);
   const absl::Status status = Submit(spec, "this is no model").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(),
@@ -204,12 +204,14 @@ TEST_F(SchedulerTest, ARestartedSchedulerKnowsEveryJob) {
 
   RestartScheduler();
   EXPECT_EQ(Get(done)->state(), SUCCEEDED);
-  const JobStatus failed = Get(running).value();
-  EXPECT_EQ(failed.state(), FAILED);
-  EXPECT_THAT(LastReason(failed), HasSubstr("scheduler was restarted"));
-  EXPECT_EQ(failed.exit_code(), 138);
-  // The daemons come back, one of them still at work: it is told to stop.
+  EXPECT_EQ(Get(running)->state(), RUNNING);
+  EXPECT_EQ(Get(running)->attempt(), 1u);
+  // The daemons come back, and it goes on with them until the user ends it.
   EXPECT_EQ(endless->registered.Await(2).size(), 2);
+  EXPECT_GT(endless->registered.Await(2)[1].scheduler_epoch(),
+            endless->registered.Await(2)[0].scheduler_epoch());
+  EXPECT_TRUE(Cancel(running).ok());
+  AwaitState(running, CANCELLED);
   AddDaemon(WORKER, 2);
   AwaitState(queued, RUNNING);
   EXPECT_EQ(Get(queued)->spec().name(), "tiny");
@@ -218,7 +220,8 @@ TEST_F(SchedulerTest, ARestartedSchedulerKnowsEveryJob) {
 
 TEST_F(SchedulerTest, AClientsKeyOutlivesTheScheduler) {
   const auto submit = [&](const std::string& key) {
-    const auto submission = scheduler_->Submit(TinyJob(1, 1), kTinyModel, key);
+    const auto submission =
+        scheduler_->Submit(TinyJob(1, 1), kTinyModel, key, "");
     EXPECT_TRUE(submission.ok()) << submission.status();
     return *submission;
   };
@@ -232,14 +235,14 @@ TEST_F(SchedulerTest, AClientsKeyOutlivesTheScheduler) {
 TEST_F(SchedulerTest, InProcessSubmitWaitAndShutdown) {
   AddDaemon(PS, 0);
   FakeDaemon* worker = AddDaemon(WORKER, 0);
-  const auto submitted = scheduler_->Submit(TinyJob(1, 1), kTinyModel, "");
+  const auto submitted = scheduler_->Submit(TinyJob(1, 1), kTinyModel, "", "");
   ASSERT_TRUE(submitted.ok()) << submitted.status();
   const auto status =
       scheduler_->WaitFor(submitted->job_id, absl::Now() + kPatience);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->state(), SUCCEEDED);
   const std::string queued =
-      scheduler_->Submit(TinyJob(9, 1), kTinyModel, "")->job_id;
+      scheduler_->Submit(TinyJob(9, 1), kTinyModel, "", "")->job_id;
   // Not over by the deadline: its latest status, if there was time for one.
   const auto waiting =
       scheduler_->WaitFor(queued, absl::Now() + absl::Milliseconds(100));
@@ -248,8 +251,9 @@ TEST_F(SchedulerTest, InProcessSubmitWaitAndShutdown) {
   } else {
     EXPECT_EQ(waiting.status().code(), absl::StatusCode::kDeadlineExceeded);
   }
-  EXPECT_EQ(scheduler_->Submit(TinyJob(1, 1), "nonsense", "").status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      scheduler_->Submit(TinyJob(1, 1), "nonsense", "", "").status().code(),
+      absl::StatusCode::kInvalidArgument);
 
   scheduler_->ShutdownCluster(3, "done", /*members=*/0, absl::Now());
   const auto commands = worker->commands.AwaitThat([](const auto& seen) {
@@ -277,17 +281,43 @@ TEST_F(SchedulerTest, DrainEndsStreamsAndWatches) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST_F(SchedulerTest, PagesShowJobsAndEscapeThem) {
+TEST_F(SchedulerTest, PagesShowJobs) {
   AddDaemon(PS, 0);
   AddDaemon(WORKER, 0, {.problems = {"<script>alert(1)</script>"}});
   AwaitState(MustSubmit(TinyJob(1, 1)), FAILED);
   const auto pages = scheduler_->Pages();
-  const HttpServer::Response page = pages.at("/")("");
+  // The document is the same for all: what it shows comes as JSON.
+  const HttpServer::Response page = pages.at("/")({});
   EXPECT_EQ(page.code, 200);
-  EXPECT_THAT(page.body,
-              AllOf(HasSubstr("j-0001"), HasSubstr("&lt;script&gt;"),
-                    Not(HasSubstr("<script")), HasSubstr(server_.address)));
-  const HttpServer::Response json = pages.at("/jobs.json")("");
+  EXPECT_THAT(page.body, AllOf(HasSubstr("</html>"), HasSubstr("status.json"),
+                               Not(HasSubstr("j-0001"))));
+  EXPECT_THAT(page.headers.at("Content-Security-Policy"),
+              HasSubstr("default-src 'none'"));
+  const HttpServer::Response status = pages.at("/status.json")({});
+  EXPECT_THAT(status.body,
+              AllOf(HasSubstr("\"id\":\"j-0001\""), HasSubstr(server_.address),
+                    HasSubstr("<script>alert(1)</script>")));
+  EXPECT_EQ(status.content_type, "application/json");
+  const HttpServer::Response of_job =
+      pages.at("/jobs/")({.path = "/jobs/j-0001.json"});
+  EXPECT_THAT(of_job.body, AllOf(HasSubstr("\"events\":[{\"time\":"),
+                                 HasSubstr("\"task\":\"worker:0\"")));
+  EXPECT_EQ(pages.at("/jobs/")({.path = "/jobs/j-0009.json"}).code, 404);
+  EXPECT_EQ(pages.at("/jobs/")({.path = "/jobs/../x"}).code, 404);
+  const HttpServer::Request logs = {.path = "/jobs/j-0001/logs.json",
+                                    .from_loopback = true};
+  EXPECT_EQ(pages.at("/jobs/")({.path = logs.path}).code, 403);
+  // The page asks again and again; the audit log says so once.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(pages.at("/jobs/")(logs).body,
+                HasSubstr("\"task\":\"worker:0\""));
+  }
+  const std::string read = "\"action\":\"logs\",\"job\":\"j-0001\"";
+  const std::string audit =
+      ReadFile(dir_ / "state/audit.log", 1 << 20).value_or("");
+  EXPECT_THAT(audit, HasSubstr(read));
+  EXPECT_EQ(audit.find(read), audit.rfind(read));
+  const HttpServer::Response json = pages.at("/jobs.json")({});
   EXPECT_EQ(json.content_type, "application/json");
   EXPECT_THAT(json.body, HasSubstr("\"job_id\":\"j-0001\""));
   // It shows only the name of a spec, and no zeros for fields that are not set.
@@ -301,7 +331,7 @@ TEST_F(SchedulerTest, AListOfLongJobsComesInPages) {
   cancel.set_reason(std::string(16 << 10, 'x'));
   for (int i = 0; i < kJobs; ++i) {
     const auto job =
-        scheduler_->Submit(TinyJob(1, 1), kTinyModel, /*client_key=*/"");
+        scheduler_->Submit(TinyJob(1, 1), kTinyModel, /*client_key=*/"", "");
     ASSERT_TRUE(job.ok()) << job.status();
     cancel.set_job_id(job->job_id);
     JobStatus status;
@@ -337,9 +367,9 @@ TEST_F(SchedulerTest, AListOfLongJobsComesInPages) {
   EXPECT_THAT(refused.message(), HasSubstr("page_token: \"nonsense\""));
   // The page of the HTTP server likewise.
   const auto json = scheduler_->Pages().at("/jobs.json");
-  EXPECT_THAT(json("").body, HasSubstr("\"next_page_token\":\"j-0172\""));
-  EXPECT_THAT(json("page_token=j-0002").body, HasSubstr("j-0001"));
-  EXPECT_EQ(json("page_token=x").code, 400);
+  EXPECT_THAT(json({}).body, HasSubstr("\"next_page_token\":\"j-0172\""));
+  EXPECT_THAT(json({.query = "page_token=j-0002"}).body, HasSubstr("j-0001"));
+  EXPECT_EQ(json({.query = "page_token=x"}).code, 400);
 }
 
 TEST_F(SchedulerTest, AJobThatFitsIntoNoMessageIsRefusedWithTheNumber) {

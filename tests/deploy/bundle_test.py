@@ -117,7 +117,7 @@ class BundleTest(unittest.TestCase):
                      "deploy/examples/mnist/digits.textproto"):
             self.assertTrue((self.root / name).is_file(), name)
         readme = (self.root / "README").read_text()
-        self.assertEqual(len(readme.splitlines()), 10)
+        self.assertEqual(len(readme.splitlines()), 11)
         version = (self.root / "VERSION").read_text()
         for key in ("version", "commit", "date", "compiler", "cuda", "glibc"):
             self.assertRegex(version, rf"(?m)^{key}: +\S")

@@ -127,7 +127,7 @@ TEST_F(HostLossTest, WithoutOneTheyStopTheJobAndTakeTheNext) {
   EXPECT_EQ(told.exit.code, 3);
   EXPECT_THAT(told.err, HasSubstr(chief_address_));
   EXPECT_THAT(programs_.at("worker")->err(),
-              AllOf(HasSubstr("the job is stopped here"),
+              AllOf(HasSubstr("then it is stopped here"),
                     HasSubstr("goes on looking")));
 
   // The chief comes back, and so do they.

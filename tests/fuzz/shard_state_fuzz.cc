@@ -15,12 +15,12 @@
 
 #include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/state/shard_state_writer.h"
 #include "google/protobuf/empty.pb.h"
 #include "proto/shard_state.pb.h"
 #include "server/shard/job_shard.h"
 #include "server/shard/shard_exporter.h"
 #include "server/shard/shard_importer.h"
-#include "server/state/shard_state_writer.h"
 #include "tests/testing/assignment_builder.h"
 
 namespace syncline {
@@ -28,7 +28,7 @@ namespace {
 
 using ps::JobShard;
 
-class StringSink : public ps::ShardStateSink {
+class StringSink : public ShardStateSink {
  public:
   absl::Status Append(absl::string_view head, absl::string_view bulk) override {
     bytes.append(head.data(), head.size());
@@ -38,7 +38,7 @@ class StringSink : public ps::ShardStateSink {
   std::string bytes;
 };
 
-class StringSource : public ps::ShardStateSource {
+class StringSource : public ShardStateSource {
  public:
   explicit StringSource(std::string bytes) : bytes_(std::move(bytes)) {}
   absl::StatusOr<size_t> Read(size_t bytes, char* out) override {
@@ -125,11 +125,11 @@ class Shard {
 // The state whose records `bytes` lists.
 std::string Framed(const std::string& bytes) {
   StringSink sink;
-  ps::ShardStateWriter writer(&sink);
+  ShardStateWriter writer(&sink);
   size_t at = 0;
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   while (at + 5 <= bytes.size()) {
-    const auto kind = static_cast<ps::ShardStateKind>(byte(at));
+    const auto kind = static_cast<ShardStateKind>(byte(at));
     const size_t meta_bytes = byte(at + 1) + 256u * byte(at + 2);
     const size_t bulk_bytes = byte(at + 3) + 256u * byte(at + 4);
     at += 5;

@@ -21,15 +21,22 @@ LAYERS = {
     "common/base": [],
     "common/system": ["common/base"],
     "common/job": ["common/base", "common/system", "proto"],
-    "common/rpc": ["common/base", "common/system", "proto"],
+    # Whom certificates and tokens name, and what those may do.
+    "common/security": ["common/base", "common/system", "common/job"],
+    "common/rpc": ["common/base", "common/system", "common/security", "proto"],
     # Decisions about cuts, for whichever member wants one.
     "common/cuts": ["common/base"],
     "common/wire": ["common/base", "common/cuts", "proto"],
+    # The state of a shard as records, for whoever has one.
+    "common/state": ["common/base", "proto"],
+    "common/checkpoint": ["common/base", "common/system", "common/cuts", "common/job",
+                          "common/state", "proto"],
     # How a job trains from which clock on.
-    "common/regime": ["common/base", "common/wire", "proto"],
+    "common/regime": ["common/base", "common/job", "common/wire", "proto"],
     "common/cluster": ["common/base", "common/system", "common/job", "common/rpc",
                        "proto"],
-    "common/daemon": ["common/base", "common/system", "common/rpc", "common/cluster"],
+    "common/daemon": ["common/base", "common/system", "common/security", "common/rpc",
+                      "common/cluster"],
     "common/model/graph": ["common/base"],
     "common/model/inference": ["common/base", "common/model/graph"],
     "common/model/import": ["common/base", "common/model/graph",
@@ -59,13 +66,13 @@ LAYERS = {
     "server/tables": ["common/base", "common/wire", "kernels/optimizer",
                       "common/update", "server/memory"],
     "server/spill": ["common/base", "common/system", "server/tables"],
-    "server/state": ["common/base", "proto"],
     "server/shard": ["common", "kernels/optimizer", "proto", "server/consistency",
-                     "server/lanes", "server/memory", "server/state",
-                     "server/tables"],
+                     "server/lanes", "server/memory", "server/tables"],
+    "server/checkpoint": ["common", "proto", "server/consistency", "server/lanes",
+                          "server/memory", "server/tables", "server/shard"],
     "server/service": ["common", "proto", "server/lanes", "server/memory",
-                       "server/state", "server/tables", "server/spill",
-                       "server/shard"],
+                       "server/tables", "server/spill", "server/shard",
+                       "server/checkpoint"],
     "worker/ops": ["common/base", "common/model/graph", "kernels"],
     # What is common to the families of operators, then the families. Nothing outside
     # of worker/ops includes a family: the table in worker/ops leads to all of them.
@@ -96,14 +103,22 @@ LAYERS = {
     # What a rank needs of the others, by any way. Those who train and evaluate know
     # this room, and not the ways behind it.
     "worker/exchange": ["common/base", "common/system", "common/cuts",
+                        "common/regime",
                         "worker/embedding", "worker/compute", "worker/ops/."],
+    # Messages between ranks, and what is summed with them.
+    "worker/collectives": ["common/base", "common/system", "common/job", "common/rpc",
+                           "kernels/optimizer", "proto"],
     "worker/client/transport": ["common", "proto"],
     "worker/client": ["common", "kernels/optimizer", "proto", "worker/embedding",
                       "worker/compute", "worker/exchange", "worker/ops/.",
                       "worker/client/transport"],
+    # A job without ps.
+    "worker/peers": ["common", "kernels/optimizer", "proto", "worker/embedding",
+                     "worker/compute", "worker/exchange", "worker/ops/.",
+                     "worker/client/transport", "worker/collectives"],
     "worker/job": ["common", "kernels/device", "kernels/optimizer", "proto", "worker/data",
                    "worker/embedding", "worker/compute", "worker/exchange",
-                   "worker/client"],
+                   "worker/client", "worker/collectives", "worker/peers"],
     "worker/evaluation": ["common", "proto", "worker/data", "worker/compute",
                           "worker/exchange", "worker/job"],
     "worker/export": ["common", "proto", "worker/job"],
@@ -132,6 +147,8 @@ EXTERNAL = {
     r"boost/": r"^tests/testing/cuda_emulator/",
     r"rocksdb/": r"^(scheduler/service/state_store|tests/)",
     r"prometheus/": r"^common/daemon/metrics\.cc$",
+    r"openssl/": r"^(common/security/(certificate|signature_key)\.cc$|tests/bench/"
+    r"|tests/testing/web_token_signer\.h$|tests/unit/common/(rpc|security)/)",
     r"civetweb": r"^(common/daemon/http_server\.cc$|tests/)",
     r"CLI/": r"^(common|scheduler|server|worker|tests)/.*\.cc$",
     r"grpc|proto/.*\.grpc\.pb\.h": r"^(common/(rpc|wire|cluster|daemon)|server|worker|scheduler|tests)/",

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/exit_codes.h"
 #include "scheduler/core/describe.h"
 
 namespace syncline {
@@ -14,6 +13,8 @@ constexpr int kWorkers = 5;
 constexpr int kPs = 3;
 constexpr int kEvaluators = 2;
 constexpr absl::Duration kChaos = absl::Seconds(90);
+// Of the many histories in which the scheduler dies often.
+constexpr absl::Duration kShortChaos = absl::Seconds(30);
 constexpr absl::Duration kPeace = absl::Minutes(10);
 constexpr absl::Duration kTick = absl::Milliseconds(500);
 // How long the connections of a scheduler live that does not answer.
@@ -30,17 +31,15 @@ scheduler::ClusterCore::Options ClusterSimulation::CoreOptions() const {
   options.version = "0.1.0";
   options.prepare_timeout = absl::Seconds(20);
   options.confirms_addresses = true;
-  options.retry = [max = attempts_max_](
-                      const JobStatus& job, absl::string_view,
-                      int exit_code) -> std::optional<int64_t> {
-    if (exit_code != kExitRetryable || job.attempt() >= max) return {};
-    return job.attempt();
-  };
+  options.grow_pause = absl::Seconds(4);
   return options;
 }
 
-ClusterSimulation::ClusterSimulation(uint64_t seed, uint32_t attempts_max)
+ClusterSimulation::ClusterSimulation(uint64_t seed, uint32_t attempts_max,
+                                     bool restarts_often, bool elastic)
     : attempts_max_(attempts_max),
+      restarts_often_(restarts_often),
+      elastic_(elastic),
       random_(seed),
       core_(std::make_unique<scheduler::ClusterCore>(CoreOptions())) {
   for (uint32_t i = 0; i < kWorkers; ++i) {
@@ -53,18 +52,21 @@ ClusterSimulation::ClusterSimulation(uint64_t seed, uint32_t attempts_max)
 }
 
 void ClusterSimulation::Run() {
-  const absl::Time chaos_end = now_ + kChaos;
+  const absl::Duration chaos = restarts_often_ ? kShortChaos : kChaos;
+  const absl::Time chaos_end = now_ + chaos;
   for (size_t i = 0; i < daemons_.size(); ++i) {
     After(Delay(absl::Seconds(10)), [=, this] { Start(i); });
   }
   for (absl::Time t = now_; t < chaos_end + kPeace; t += kTick) {
     At(t, [this] { Tick(); });
   }
-  const int jobs = 6 + static_cast<int>(random_.Below(10));
-  for (int i = 0; i < jobs; ++i) After(Delay(kChaos), [this] { Submit(); });
-  const int misfortunes = static_cast<int>(random_.Below(40));
+  const int jobs = restarts_often_ ? 2 + static_cast<int>(random_.Below(3))
+                                   : 6 + static_cast<int>(random_.Below(10));
+  for (int i = 0; i < jobs; ++i) After(Delay(chaos), [this] { Submit(); });
+  const int misfortunes =
+      static_cast<int>(random_.Below(restarts_often_ ? 10 : 40));
   for (int i = 0; i < misfortunes; ++i) {
-    After(Delay(kChaos), [this] { Wreak(); });
+    After(Delay(chaos), [this] { Wreak(); });
   }
   RunUntil(chaos_end);
   chaos_ = false;
@@ -122,15 +124,20 @@ void ClusterSimulation::Arrive(scheduler::SessionId session,
 }
 
 void ClusterSimulation::Ask(const scheduler::ConfirmAddress& ask) {
-  const auto answer = [=, this](const absl::Status& status) {
-    Arrive(ask.session, [=, this] {
+  // Of the scheduler that asks; it may be killed meanwhile.
+  const auto answer = [=, this,
+                       scheduler = restarts_](const absl::Status& status) {
+    const auto take = [=, this] {
+      if (scheduler != restarts_) return;
       Feed([&](scheduler::ClusterActions* a) {
         core_->OnAddressAnswer(ask.session, status, CoreNow(), a);
       });
-    });
+    };
+    if (!scheduler::IsAbsent(ask.session)) return Arrive(ask.session, take);
+    At(frozen() ? awake_at_ + Delay(kCatchUp) : now_, take);
   };
   After(Delay(absl::Milliseconds(30)), [=, this] {
-    const Daemon& daemon = daemons_[streams_[ask.session].daemon];
+    const Daemon& daemon = daemons_[processes_.at(ask.incarnation)];
     if (chaos_ && Chance(0.05)) {
       return answer(absl::UnavailableError("socket closed"));
     }
@@ -209,22 +216,45 @@ void ClusterSimulation::Execute(const scheduler::ClusterActions& actions) {
       if (!persist->durable && Chance(0.5)) continue;
       const auto job = core_->FindJob(persist->job_id);
       if (job.ok()) {
-        durable_[persist->job_id] = {(*job)->status(), (*job)->parameters(),
-                                     (*job)->tables()};
+        scheduler::JobRecord record = (*job)->Record(CoreNow());
+        durable_[persist->job_id] = {.status = std::move(record.status),
+                                     .parameters = (*job)->parameters(),
+                                     .tables = (*job)->tables(),
+                                     .attempt = std::move(record.attempt)};
       }
     }
   }
 }
 
-void ClusterSimulation::RestartScheduler() {
+// Until it starts again nothing is handled, as if it were frozen. Its daemons
+// work on, and register with the next one; some stay away for longer than that
+// waits for them.
+void ClusterSimulation::KillScheduler() {
   ++restarts_;
   was_frozen_.clear();
-  core_ = std::make_unique<scheduler::ClusterCore>(CoreOptions());
+  was_left_.clear();
+  for (const auto& [id, seen] : seen_) {
+    if (seen.state == PREPARING || seen.state == RUNNING) {
+      was_left_[id] = seen.attempt;
+    }
+  }
   for (auto& [session, stream] : streams_) {
     stream.open = false;
     After(Delay(absl::Seconds(1)),
           [this, session = session] { OnStreamGone(session); });
   }
+  awake_at_ =
+      now_ + (Chance(0.3) ? absl::ZeroDuration() : Delay(absl::Seconds(20)));
+  for (Daemon& daemon : daemons_) {
+    if (chaos_ && Chance(0.03)) {
+      daemon.away_until = awake_at_ + Delay(absl::Seconds(60));
+    }
+  }
+  At(awake_at_, [this] { StartScheduler(); });
+}
+
+void ClusterSimulation::StartScheduler() {
+  core_ = std::make_unique<scheduler::ClusterCore>(CoreOptions());
   std::vector<scheduler::StoredJob> jobs;
   for (const auto& [id, job] : durable_) jobs.push_back(job);
   Feed([&](scheduler::ClusterActions* a) {
@@ -232,14 +262,13 @@ void ClusterSimulation::RestartScheduler() {
   });
   for (const scheduler::StoredJob& job : jobs) {
     const JobStatus& before = job.status;
-    if (before.state() != RUNNING) continue;
+    if (before.state() != PREPARING && before.state() != RUNNING) continue;
     const bool was_done =
+        before.state() == RUNNING &&
         before.done_ranks_size() ==
-        before.workers_size() + (before.has_evaluator() ? 1 : 0);
+            before.workers_size() + (before.has_evaluator() ? 1 : 0);
     const JobState after = (*core_->FindJob(before.job_id()))->status().state();
-    const JobState lost = before.attempt() < attempts_max_ ? QUEUED : FAILED;
-    const bool begins_again = lost == QUEUED && after == PREPARING;
-    if (after != (was_done ? SUCCEEDED : lost) && !begins_again) {
+    if (after != (was_done ? SUCCEEDED : before.state())) {
       Violation(absl::StrCat(before.job_id(), " is ", JobState_Name(after),
                              " after a restart"));
     }
@@ -256,9 +285,22 @@ void ClusterSimulation::Submit() {
   spec.mutable_resources()->set_ps(1 +
                                    static_cast<uint32_t>(random_.Below(kPs)));
   if (Chance(0.7)) spec.mutable_data()->mutable_test()->mutable_digits();
+  spec.mutable_evaluate()->set_checkpoints(spec.data().has_test() &&
+                                           Chance(0.4));
+  if (attempts_max_ > 1) {
+    RestartSpec* const restart = spec.mutable_restart();
+    restart->set_max(attempts_max_ - 1);
+    restart->set_backoff_seconds(Chance(0.5) ? 0 : 0.5);
+  }
   // Some workers never finish: the job must.
   spec.mutable_limits()->set_max_seconds(30);
+  if (elastic_) MakeElastic(&spec);
   auto job = core_->Prepare(spec, {}, {}, core_->NextJobId(), CoreNow());
+  if (absl::IsFailedPrecondition(job.status()) &&
+      spec.evaluate().checkpoints() && !HasEvaluator()) {
+    spec.clear_evaluate();
+    job = core_->Prepare(spec, {}, {}, core_->NextJobId(), CoreNow());
+  }
   if (!job.ok()) return Violation(job.status().ToString());
   const std::string id = job->status.job_id();
   durable_[id] = *job;
@@ -284,6 +326,8 @@ void ClusterSimulation::CancelSomething() {
 void ClusterSimulation::Wreak() {
   const size_t i = random_.Below(daemons_.size());
   const double kind = random_.Uniform();
+  if (restarts_often_ && !frozen() && Chance(0.5)) return KillScheduler();
+  if (elastic_ && Chance(0.5)) return ScaleSomething();
   if (kind < 0.35) {
     Kill(i);
   } else if (kind < 0.65) {
@@ -293,7 +337,7 @@ void ClusterSimulation::Wreak() {
   } else if (frozen()) {
     return;
   } else if (kind < 0.92) {
-    RestartScheduler();
+    KillScheduler();
   } else {
     Freeze();
   }

@@ -6,6 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/describe.h"
+#include "scheduler/core/job/job_checkpoints.h"
+#include "scheduler/core/job/restart_policy.h"
+#include "scheduler/core/job/worker_range.h"
 #include "tests/simulation/cluster_simulation.h"
 
 namespace syncline {
@@ -28,9 +31,38 @@ void ClusterSimulation::Check(const scheduler::ClusterActions& actions) {
     if (send == nullptr || !send->message.has_prepare()) continue;
     const std::string& id = send->message.prepare().assignment().job_id();
     const bool is_repeated = durable_[id].status.state() != QUEUED;
-    if (!is_repeated && !written.contains(id))
-      Violation(absl::StrCat(id, " begins unwritten"));
+    if (is_repeated) continue;
+    if (!written.contains(id)) Violation(absl::StrCat(id, " begins unwritten"));
+    // No member that the scheduler takes for free works for an earlier attempt.
+    // One that was lost and has come back is being stopped.
+    for (const Daemon& daemon : daemons_) {
+      if (daemon.alive && daemon.job_id == id && IsFree(daemon.session)) {
+        Violation(absl::StrCat(id, " begins while attempt ", daemon.attempt,
+                               " runs"));
+      }
+    }
   }
+}
+
+bool ClusterSimulation::IsFree(scheduler::SessionId session) const {
+  const auto* const entry = core_->membership().Find(session);
+  if (entry == nullptr) return false;
+  const ClusterStatus cluster = core_->Cluster(core_now_);
+  for (const ClusterStatus::Entry& other : cluster.members()) {
+    const Task& task = other.member().task();
+    if (task.type() == entry->member.task().type() &&
+        task.index() == entry->member.task().index()) {
+      return other.job_id().empty();
+    }
+  }
+  return false;
+}
+
+bool ClusterSimulation::HasEvaluator() const {
+  for (const auto* const entry : core_->membership().All()) {
+    if (entry->member.task().type() == EVALUATOR) return true;
+  }
+  return false;
 }
 
 bool ClusterSimulation::FitsIntoTheCluster(const scheduler::Job& job) const {
@@ -42,8 +74,9 @@ bool ClusterSimulation::FitsIntoTheCluster(const scheduler::Job& job) const {
     if (type == EVALUATOR || absl::StartsWith(entry.job_id(), "(")) continue;
     ++(type == PS ? ps : workers);
   }
-  const ResourcesSpec& need = job.status().spec().resources();
-  return need.workers() <= workers && need.ps() <= ps;
+  if (job.NeedsEvaluator() && !HasEvaluator()) return false;
+  return scheduler::RangeOf(job.status()).least <= workers &&
+         job.status().spec().resources().ps() <= ps;
 }
 
 // No member is blamed that lives and comes back in time.
@@ -58,7 +91,8 @@ void ClusterSimulation::CheckLoss(const std::string& reason) {
     }
     const bool stayed_away =
         daemon.away_until != absl::InfinitePast() &&
-        absl::StrContains(reason, "has not registered again");
+        (absl::StrContains(reason, "has not registered again") ||
+         absl::StrContains(reason, "has not come back within"));
     if (!stayed_away) Violation(absl::StrCat("wrong blame: ", reason));
   }
 }
@@ -67,22 +101,36 @@ void ClusterSimulation::CheckJob(const scheduler::Job& job) {
   const JobStatus& status = job.status();
   Seen& seen = seen_[job.id()];
   if (status.state() != seen.state) {
-    const bool waits_again = status.state() == QUEUED &&
-                             seen.attempt == status.attempt() &&
-                             status.attempt() < attempts_max_;
+    const bool waits_again =
+        status.state() == QUEUED && seen.attempt == status.attempt();
     if (scheduler::IsFinal(seen.state) ||
         (status.state() < seen.state && !waits_again)) {
       Violation(absl::StrCat(job.id(), " went from ", JobState_Name(seen.state),
                              " to ", JobState_Name(status.state())));
     }
-    if (status.state() == FAILED) {
+    if (status.state() == FAILED || status.state() == QUEUED) {
       CheckLoss(status.transitions().rbegin()->reason());
     }
     if (status.state() == SUCCEEDED && status.attempt() > 1) ++retried_;
     if (status.state() == SUCCEEDED && was_frozen_.contains(job.id())) {
       ++outlived_freezes_;
     }
+    if (status.state() == SUCCEEDED && job.NeedsEvaluator()) {
+      ++ended_scored_;
+      // Nobody but the job's end waits, and that for the last one.
+      if (!status.checkpoints().empty() &&
+          !answered_[job.id()].contains(
+              status.checkpoints().rbegin()->path())) {
+        Violation(absl::StrCat(job.id(), " ends without its last evaluation"));
+      }
+    }
+    const auto left = was_left_.find(job.id());
+    if (status.state() == SUCCEEDED && left != was_left_.end() &&
+        left->second == status.attempt()) {
+      ++outlived_restarts_;
+    }
     if (seen.state == QUEUED && status.state() == PREPARING) {
+      CheckWorkers(status, seen);
       for (const auto& [id, other] : seen_) {
         if (id < job.id() && other.state == QUEUED &&
             (*core_->FindJob(id))->IsWaiting() &&
@@ -95,11 +143,11 @@ void ClusterSimulation::CheckJob(const scheduler::Job& job) {
   if (status.transitions_size() < seen.transitions) {
     Violation(absl::StrCat(job.id(), " forgot a transition"));
   }
-  if (status.attempt() < seen.attempt || status.attempt() > attempts_max_) {
-    Violation(absl::StrCat(job.id(), " is at attempt ", status.attempt(),
-                           " after ", seen.attempt));
-  }
-  seen = {status.state(), status.transitions_size(), status.attempt()};
+  CheckPause(status);
+  CheckAttempts(status, seen);
+  seen = {status.state(), status.transitions_size(), status.attempt(),
+          scheduler::NextStart(status).clock,
+          static_cast<uint32_t>(status.workers_size())};
   if (job.stopping() || status.state() == QUEUED) return;
   // A job that goes on has all its members that are not done, and has them to
   // itself.
@@ -118,10 +166,56 @@ void ClusterSimulation::CheckJob(const scheduler::Job& job) {
     if (core_->membership().Find(session) == nullptr) {
       Violation(absl::StrCat(job.id(), " goes on with a lost member"));
     }
+    if (scheduler::IsAbsent(session)) continue;  // the window decides
     if (CoreNow() - streams_[session].lost > kNoticedWithin) {
       Violation(absl::StrCat(job.id(), " does not notice a dead member"));
     }
   }
+}
+
+// A job has no more attempts than it asks for, but for those in which a
+// checkpoint was not readable, and never forgets another checkpoint.
+void ClusterSimulation::CheckAttempts(const JobStatus& status,
+                                      const Seen& seen) {
+  uint32_t most = attempts_max_;
+  int moves = 0;
+  for (const JobTransition& transition : status.transitions()) {
+    most += absl::StrContains(transition.reason(), "cannot be read") ? 1 : 0;
+    moves +=
+        absl::StartsWith(transition.reason(), scheduler::kPlannedMove) ? 1 : 0;
+  }
+  most += static_cast<uint32_t>(moves);
+  if (status.transitions_size() > seen.transitions &&
+      absl::StartsWith(status.transitions().rbegin()->reason(),
+                       scheduler::kPlannedMove)) {
+    ++moved_;
+  }
+  if (status.attempt() < seen.attempt || status.attempt() > most) {
+    Violation(absl::StrCat(status.job_id(), " is at attempt ", status.attempt(),
+                           " after ", seen.attempt));
+  }
+  const int64_t clock = scheduler::NextStart(status).clock;
+  if (clock >= seen.checkpoint) return;
+  ++unreadable_;
+  if (!absl::StrContains(status.transitions().rbegin()->reason(),
+                         "cannot be read")) {
+    Violation(absl::StrCat(status.job_id(), " goes back from clock ",
+                           seen.checkpoint, " to ", clock));
+  }
+}
+
+void ClusterSimulation::CheckStart(const JobAssignment& assignment) {
+  const JobStatus& on_disk = durable_[assignment.job_id()].status;
+  if (on_disk.attempt() != assignment.attempt()) return;  // a late command
+  const scheduler::StartPoint start = scheduler::NextStart(on_disk);
+  if (assignment.start_clock() != start.clock ||
+      assignment.has_start_from() != start.from.has_value() ||
+      assignment.start_from().clock() != assignment.start_clock()) {
+    Violation(absl::StrCat(assignment.job_id(), " begins at clock ",
+                           assignment.start_clock(), ", its checkpoint is at ",
+                           start.clock));
+  }
+  resumed_ += assignment.has_start_from() ? 1 : 0;
 }
 
 void ClusterSimulation::CheckLate(const DaemonMessage& message,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/checkpoint_trouble.h"
 #include "scheduler/core/describe.h"
 #include "tests/simulation/cluster_simulation.h"
 
@@ -19,6 +20,7 @@ void ClusterSimulation::Start(size_t i) {
   Daemon& daemon = daemons_[i];
   if (daemon.alive) return;
   daemon = {daemon.type, daemon.index, next_incarnation_++, /*alive=*/true};
+  processes_[daemon.incarnation] = i;
   Connect(i);
 }
 
@@ -36,6 +38,12 @@ void ClusterSimulation::Connect(size_t i) {
   Register* reg = hello.mutable_register_();
   *reg->mutable_member() = MemberOf(daemon);
   reg->set_job_id(daemon.job_id);
+  if (!daemon.job_id.empty()) {
+    reg->mutable_held()->set_attempt(daemon.attempt);
+    reg->mutable_held()->set_stage(daemon.running ? HeldJob::RUNS
+                                                  : HeldJob::LOADING);
+  }
+  reg->set_attempt(daemon.attempt);
   Say(i, hello);
   Beat(i, session);
 }
@@ -155,7 +163,11 @@ void ClusterSimulation::Hear(size_t i, scheduler::SessionId session,
   }
   if (message.has_prepare()) OnPrepare(i, message.prepare().assignment());
   if (message.has_run()) OnRun(i, message.run());
+  if (message.has_evaluate()) OnEvaluate(i, message.evaluate());
   if (message.has_stop()) OnStop(i, message.stop());
+  if (message.has_write_checkpoint()) {
+    OnWriteCheckpoint(i, message.write_checkpoint());
+  }
 }
 
 void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
@@ -167,20 +179,32 @@ void ClusterSimulation::OnPrepare(size_t i, const JobAssignment& assignment) {
                            daemon.job_id));
   }
   const uint32_t attempt = assignment.attempt();
-  if (assignment.start_clock() != attempt - 1) Violation("wrong start clock");
+  CheckStart(assignment);
+  if (elastic_) CheckSamples(assignment);
   daemon.job_id = job_id;
   daemon.attempt = attempt;
+  daemon.start_clock = assignment.start_clock();
+  daemon.clock = daemon.start_clock;
+  daemon.is_chief =
+      assignment.workers(0).member().incarnation() == daemon.incarnation;
+  daemon.evaluates_checkpoints =
+      assignment.spec().evaluate().checkpoints() && daemon.type == EVALUATOR;
   daemon.stopping = false;
   daemon.running = false;
   daemon.said.clear();
   if (chaos_ && Chance(0.02)) return;  // never answers
   const bool has_problem = chaos_ && Chance(0.05);
+  const bool is_torn =
+      chaos_ && daemon.type == PS && assignment.has_start_from() && Chance(0.3);
+  const std::string torn = absl::StrCat(
+      "checkpoint ", assignment.start_from().path(), ": ", kDamagedCheckpoint);
   After(Delay(absl::Seconds(2)), [=, this] {
     if (!WorksFor(i, job_id, attempt)) return;
     DaemonMessage message;
     message.mutable_prepared()->set_job_id(job_id);
     message.mutable_prepared()->set_attempt(attempt);
     if (has_problem) message.mutable_prepared()->add_problems("no data");
+    if (is_torn) message.mutable_prepared()->add_problems(torn);
     Say(i, message);
   });
 }
@@ -190,26 +214,98 @@ void ClusterSimulation::OnRun(size_t i, const RunJob& run) {
   const uint32_t attempt = run.attempt();
   if (!WorksFor(i, job_id, attempt)) return Violation("run of another job");
   if (std::exchange(daemons_[i].running, true)) return;  // repeated
+  if (daemons_[i].evaluates_checkpoints) return;         // as it is told
   for (int report = 1; report <= 3; ++report) {
     After(report * absl::Milliseconds(500), [=, this] {
       if (!WorksFor(i, job_id, attempt)) return;
       DaemonMessage message;
       message.mutable_report()->set_job_id(job_id);
       message.mutable_report()->set_attempt(attempt);
-      message.mutable_report()->mutable_progress()->set_clock(report);
-      message.mutable_report()->mutable_progress()->set_clocks_total(3);
+      const int64_t clock = ++daemons_[i].clock;
+      message.mutable_report()->mutable_progress()->set_clock(clock);
+      message.mutable_report()->mutable_progress()->set_clocks_total(clock + 3);
       message.mutable_report()->mutable_evaluation()->set_epoch(1);
       Say(i, message);
+      if (attempts_max_ > 1 && daemons_[i].is_chief) SayCheckpoint(i, clock);
     });
   }
   if (chaos_ && Chance(0.03)) return;  // hangs
   const int code = !chaos_ || Chance(0.94) ? 0 : Chance(0.5) ? 14 : 3;
-  After(absl::Seconds(2) + Delay(absl::Seconds(4)), [=, this] {
+  // Longer where a job is to be moved.
+  After(absl::Seconds(2) + Delay(absl::Seconds(elastic_ ? 20 : 4)), [=, this] {
     if (!WorksFor(i, job_id, attempt) || daemons_[i].stopping) return;
     DaemonMessage message;
     message.mutable_done()->set_job_id(job_id);
     message.mutable_done()->set_attempt(attempt);
     message.mutable_done()->set_code(code);
+    Say(i, message);
+  });
+}
+
+void ClusterSimulation::SayCheckpoint(size_t i, int64_t clock) {
+  DaemonMessage message;
+  WorkerReport* const report = message.mutable_report();
+  report->set_job_id(daemons_[i].job_id);
+  report->set_attempt(daemons_[i].attempt);
+  if (Chance(0.3)) {
+    report->set_activity("no checkpoint: disk full");
+    report->set_checkpoint_error("disk full");
+  } else {
+    const auto path = [&](int64_t at) { return absl::StrCat("/c/", at); };
+    report->mutable_checkpoint()->set_clock(clock);
+    report->mutable_checkpoint()->set_path(path(clock));
+    if (clock > 2) report->add_deleted_checkpoints(path(clock - 2));
+  }
+  Say(i, message);
+}
+
+void ClusterSimulation::OnWriteCheckpoint(size_t i,
+                                          const WriteCheckpoint& write) {
+  const std::string& job_id = write.job_id();
+  const uint32_t attempt = write.attempt();
+  if (!WorksFor(i, job_id, attempt) || !daemons_[i].is_chief) {
+    return Violation("a checkpoint is asked of another member");
+  }
+  After(Delay(absl::Seconds(1)), [=, this] {
+    if (!WorksFor(i, job_id, attempt) || daemons_[i].stopping) return;
+    SayCheckpoint(i, ++daemons_[i].clock);
+  });
+}
+
+void ClusterSimulation::OnEvaluate(size_t i,
+                                   const EvaluateCheckpoint& command) {
+  const std::string& job_id = command.job_id();
+  const uint32_t attempt = command.attempt();
+  if (!WorksFor(i, job_id, attempt)) return;  // it was stopped meanwhile
+  if (!daemons_[i].evaluates_checkpoints) {
+    return Violation("evaluate, to a member that does not");
+  }
+  if (chaos_ && Chance(0.02)) return;  // hangs
+  // Slower than checkpoints come.
+  After(Delay(absl::Seconds(2)), [=, this] {
+    if (!WorksFor(i, job_id, attempt) || daemons_[i].stopping) return;
+    DaemonMessage message;
+    if (!command.has_checkpoint()) {
+      message.mutable_done()->set_job_id(job_id);
+      message.mutable_done()->set_attempt(attempt);
+      return Say(i, message);
+    }
+    WorkerReport* const report = message.mutable_report();
+    report->set_job_id(job_id);
+    report->set_attempt(attempt);
+    const CheckpointInfo& checkpoint = command.checkpoint();
+    if (Chance(0.2)) {
+      ++not_scored_;
+      report->set_failed_checkpoint(checkpoint.path());
+      report->set_evaluation_error("it is gone");
+    } else {
+      ++scored_;
+      Evaluation* const evaluation = report->mutable_evaluation();
+      evaluation->set_epoch(1);
+      evaluation->set_clock(checkpoint.clock());
+      evaluation->set_checkpoint(checkpoint.path());
+    }
+    answered_[job_id].insert(checkpoint.path());
     Say(i, message);
   });
 }

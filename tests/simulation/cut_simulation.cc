@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -66,7 +67,8 @@ class CutHistory {
     uint64_t id = 0;              // once agreed upon
     std::vector<int64_t> clocks;  // likewise
     uint32_t unread = 0;
-    bool lingers = false;  // longer than it is held
+    bool lingers = false;    // longer than it is held
+    bool is_ending = false;  // let go, perhaps before it was passed
     bool is_over = false;
   };
   struct Member {
@@ -74,7 +76,6 @@ class CutHistory {
     std::unique_ptr<CutCoordinator> coordinator;
     std::map<uint64_t, Wish> wishes;  // by name
     uint64_t last_id = 0;
-    std::vector<int64_t> last_clocks;
   };
 
   double Delay() {
@@ -280,7 +281,10 @@ void CutHistory::Ask(uint32_t m, uint64_t name) {
   Wish& wish = members_[m].wishes[name];
   CutRequest& request = wish.request;
   request.name = name;
-  request.use = static_cast<CutUse>(random_.Below(4));
+  // Changes of the regime are in regime_switch_simulation.h.
+  constexpr CutUse kUses[] = {CutUse::kEvaluation, CutUse::kCheckpoint,
+                              CutUse::kRouting};
+  request.use = kUses[random_.Below(std::size(kUses))];
   request.clocks.resize(workers_.size(), 0);
   if (random_.Below(3) > 0) {
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
@@ -373,9 +377,18 @@ void CutHistory::OnAgreed(uint32_t m, const CutAction& action) {
   ++result_.agreed;
   if (wish.id != wish.first_id) ++result_.raised;
   if (wish.id <= member.last_id) Broken("ids are not in order");
-  member.last_clocks.resize(workers_.size(), 0);
+  for (const auto& [name, other_wish] : member.wishes) {
+    const std::vector<int64_t>& other = other_wish.clocks;
+    if (other.empty() || other_wish.is_ending) continue;
+    bool before = false;
+    bool behind = false;
+    for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+      before |= wish.clocks[rank] < other[rank];
+      behind |= wish.clocks[rank] > other[rank];
+    }
+    if (before && behind) Broken("cuts cross");
+  }
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    if (wish.clocks[rank] < member.last_clocks[rank]) Broken("cuts cross");
     if (wish.clocks[rank] < wish.request.clocks[rank]) {
       Broken("a cut is before the clocks that were asked for");
     }
@@ -384,7 +397,6 @@ void CutHistory::OnAgreed(uint32_t m, const CutAction& action) {
     }
   }
   member.last_id = wish.id;
-  member.last_clocks = wish.clocks;
   wish.unread = static_cast<uint32_t>(shards_.size());
   for (uint32_t shard = 0; shard < shards_.size(); ++shard) {
     if (shards_[shard].cuts[wish.id].clocks != wish.clocks) {
@@ -408,12 +420,14 @@ void CutHistory::OnRead(uint32_t m, uint64_t name, const absl::Status& status) {
   if (wish.is_over) return;
   if (!status.ok()) {
     // Given up by the shard, or ended by the member, for another shard's sake.
+    wish.is_ending = true;
     members_[m].coordinator->OnLost(name, status, agenda_.now(), &actions_[m]);
     return CarryOut(m);
   }
   if (--wish.unread > 0) return;
   const double hold = wish.lingers ? 20 : random_.Uniform() * 5;
   agenda_.At(hold, [this, m, name] {
+    members_[m].wishes[name].is_ending = true;
     members_[m].coordinator->End(name, agenda_.now(), &actions_[m]);
     CarryOut(m);
   });

@@ -9,10 +9,10 @@
 namespace syncline {
 
 // One seeded history of a job on several shards while one or two members want
-// cuts: of each purpose, at any clocks, most of which some worker has passed
-// when a shard hears of them. Workers have different speeds. The network
-// delays, reorders, duplicates and loses messages, those of the coordinators
-// too. Some cuts are held too long and given up by the shards.
+// cuts: of each purpose but the regime, at any clocks, most of which some
+// worker has passed when a shard hears of them. Workers have different speeds.
+// The network delays, reorders, duplicates and loses messages, those of the
+// coordinators too. Some cuts are held too long and given up by the shards.
 struct CutSimulationOptions {
   uint64_t seed = 0;
   ConsistencyMode mode = ConsistencyMode::kSync;
@@ -32,7 +32,7 @@ struct CutSimulationResult {
 //     pushes below the cut's clocks, on every shard
 //   - an agreed cut has the same clocks on all shards, at or behind those that
 //     were asked for, and a snapshot on each if its purpose asks for one
-//   - cuts of one member are agreed upon in the order of ids and of clocks
+//   - cuts of one member are agreed upon in the order of ids, and never cross
 //   - only a cut that is held too long is given up
 //   - every worker gets through its steps, and no cut is left announced
 CutSimulationResult SimulateCuts(const CutSimulationOptions& options);

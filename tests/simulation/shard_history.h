@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/random.h"
+#include "common/regime/live_regimes.h"
 #include "common/update/dense_updater.h"
 #include "server/consistency/consistency_controller.h"
 #include "tests/simulation/shard_script.h"
@@ -142,6 +143,7 @@ class ShardHistory {
   const SimulationOptions options_;
   const ShardScript script_;
   RegimeSchedule regimes_;  // as the controller knows them
+  LiveRegimes live_regimes_;
   Random random_;
   Agenda agenda_;
   std::unique_ptr<ps::ConsistencyController> controller_;

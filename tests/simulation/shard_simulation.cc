@@ -25,6 +25,7 @@ ShardHistory::ShardHistory(const SimulationOptions& options)
     : options_(options),
       script_(options),
       regimes_(script_.regimes()),
+      live_regimes_(regimes_),
       random_(SeedFor(options.seed, 2)),
       workers_(script_.worker_count()),
       kept_(script_.block_count()),
@@ -55,6 +56,7 @@ ShardHistory::ShardHistory(const SimulationOptions& options)
   const std::vector<size_t> counts(script_.block_count(),
                                    ShardScript::kElements);
   updater_ = std::make_unique<DenseUpdater>(updater, counts);
+  updater_->UseRegimes(&live_regimes_);
   for (auto& ranks : kept_) ranks.resize(script_.worker_count());
   for (auto& ranks : applied_) ranks.resize(script_.worker_count());
 }
@@ -109,8 +111,9 @@ void ShardHistory::ChangeRegime() {
     if (absl::IsOutOfRange(status) || absl::IsInvalidArgument(status)) return;
     if (!status.ok()) return Broken(std::string(status.message()));
     // The lanes hear of it before they apply anything of it.
+    const size_t known = regimes_.regimes().size();
     if (!regimes_.Add(regime, 0).ok()) return Broken("regimes contradict");
-    updater_->SetRegimes(regimes_);
+    if (regimes_.regimes().size() > known) live_regimes_.Add(regime);
     Execute(std::move(actions));
   }
 }
@@ -449,6 +452,9 @@ void ShardHistory::ExecuteOne(const ps::ShardAction& action) {
     case Kind::kComputeLambUpdate:
     case Kind::kDropGradients:
       return Broken("a trust ratio or a skipped clock, but the job has none");
+    case Kind::kDropGradientOf:
+    case Kind::kSendCloses:
+      return Broken("a worker is left behind, but the job waits for all");
     case Kind::kSendNorms: {
       // Late, and sometimes again: the other shards are slow.
       for (int i = random_.Below(4) == 0 ? 2 : 1; i > 0; --i) {

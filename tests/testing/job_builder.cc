@@ -69,6 +69,18 @@ JobSpec EndlessJob() {
   return job;
 }
 
+JobSpec AdamDigitsJob(uint32_t workers, uint32_t epochs) {
+  JobSpec job = DigitsJob();
+  job.mutable_data()->mutable_train()->mutable_digits()->set_count(16'000);
+  job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  job.mutable_learning_rate()->set_base(0.002);
+  job.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+  job.mutable_training()->set_batch_size(8);
+  job.mutable_training()->set_epochs(epochs);
+  job.mutable_resources()->set_workers(workers);
+  return job;
+}
+
 std::string WriteJob(const TempDir& dir, JobSpec job,
                      absl::string_view model_text) {
   const std::string model_name = absl::StrCat(job.name(), ".onnxtxt");

@@ -4,6 +4,7 @@
 // Jobs for tests: in text, so that a test changes one field or another, and
 // written to files as a user writes them.
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -65,6 +66,12 @@ std::string LogisticModel(int inputs);
 JobSpec DigitsJob();
 // The same with so many epochs that it goes on until it is cancelled.
 JobSpec EndlessJob();
+
+// 784-16-10 on generated digits, with what a checkpoint must keep for the same
+// bits: Adam's slots and a schedule. SYNC, `workers` of one thread each and one
+// ps; an epoch is 2,000 batches of 8 samples, shared out among the workers.
+// With MlpModel(784, 16, 10).
+JobSpec AdamDigitsJob(uint32_t workers, uint32_t epochs);
 
 // Writes "NAME.textproto" and the model beside it; sets model.path. Returns the
 // job file's path.

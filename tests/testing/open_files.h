@@ -2,7 +2,9 @@
 #define SYNCLINE_TESTS_TESTING_OPEN_FILES_H_
 
 // The files and mappings that this process has open: for tests that nothing is
-// left behind.
+// left behind, and that none can be opened.
+
+#include <sys/resource.h>
 
 #include <cstddef>
 #include <filesystem>
@@ -29,6 +31,23 @@ inline size_t MappedRegions() {
   }
   return count;
 }
+
+// While it lives this process can open no file.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit before_ = {};
+};
 
 }  // namespace syncline
 

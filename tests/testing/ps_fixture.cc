@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_status.h"
+#include "server/checkpoint/restore.h"
 #include "server/shard/shard_importer.h"
 #include "tests/testing/assignment_builder.h"
 #include "tests/testing/fakes/shard_states.h"
@@ -15,6 +16,12 @@ namespace syncline {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(20);
+
+std::string CheckpointDir(const PsFixture::Options& options, uint32_t rank) {
+  return options.checkpoint_dir.empty()
+             ? ""
+             : absl::StrCat(options.checkpoint_dir, "/ps-", rank);
+}
 
 }  // namespace
 
@@ -46,6 +53,7 @@ PsFixture::PsFixture(const Options& options) {
     ps.table_memory_bytes = options.table_memory_bytes;
     ps.table_disk_bytes = options.table_disk_bytes;
     ps.spill_dir = options.spill_dir;
+    ps.checkpoint_dir = CheckpointDir(options, rank);
     if (options.snapshot_taker != nullptr) {
       ps.snapshot_taker = [taker = options.snapshot_taker,
                            rank](const std::string&) { return taker(rank); };
@@ -60,15 +68,33 @@ PsFixture::PsFixture(const Options& options) {
   assignment_ = job.Build();
   map_ =
       std::make_unique<BlockMap>(*BlockMap::Create(tensors, options.ps_count));
+  if (options.start_from.has_value()) {
+    *assignment_.mutable_start_from() = *options.start_from;
+    if (!assignment_.spec().start().weights_only()) {
+      assignment_.set_start_clock(options.start_from->clock());
+    }
+  }
   for (uint32_t rank = 0; rank < options.ps_count; ++rank) {
-    const absl::Status opened =
-        options.states.empty()
-            ? server(rank).OpenJob(assignment_, rank)
-            : server(rank).RestoreJob(assignment_, rank,
-                                      StartsOf(options.states), nullptr);
-    if (!opened.ok()) std::fprintf(stderr, "%s\n", opened.ToString().c_str());
+    const absl::Status opened = Open(options, rank);
+    if (opened.ok()) continue;
+    opened_ = opened;
+    if (options.start_from.has_value()) return;
+    std::fprintf(stderr, "%s\n", opened.ToString().c_str());
     SYNCLINE_CHECK(opened.ok());
   }
+}
+
+absl::Status PsFixture::Open(const Options& options, uint32_t rank) {
+  if (options.start_from.has_value()) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const ps::ShardStarts starts,
+        ps::StartsFromCheckpoint(assignment_, rank, nullptr,
+                                 CheckpointDir(options, rank)));
+    return server(rank).RestoreJob(assignment_, rank, starts, nullptr);
+  }
+  if (options.states.empty()) return server(rank).OpenJob(assignment_, rank);
+  return server(rank).RestoreJob(assignment_, rank, StartsOf(options.states),
+                                 nullptr);
 }
 
 PsFixture::~PsFixture() {

@@ -51,12 +51,17 @@ class PsFixture {
     int lanes = 2;  // of each ps
     // Where each ps begins: nothing, or what shards have exported.
     std::vector<std::string> states = {};
+    // In place of `states`: the checkpoint that the job starts from.
+    std::optional<CheckpointInfo> start_from = {};
+    // "ps-RANK" below it is a ps' own.
+    std::string checkpoint_dir = {};
     // Changes the job after sensible defaults: SGD at rate 1, SYNC.
     std::function<void(JobSpec*)> spec = {};
     // In place of the spec's, unless empty.
     std::vector<TrainingRegime> regimes = {};
   };
-  // Fails the test if anything does not start.
+  // Fails the test if anything does not start, but for jobs with start_from:
+  // opened() says how that went.
   explicit PsFixture(const Options& options);
   ~PsFixture();
 
@@ -64,11 +69,16 @@ class PsFixture {
   ParameterServer::Stub& stub(uint32_t ps) { return *stubs_[ps]; }
   const std::string& address(uint32_t ps) const { return nodes_[ps].address(); }
   const BlockMap& map() const { return *map_; }
+  // Of the first ps that has not opened the job.
+  const absl::Status& opened() const { return opened_; }
   const JobAssignment& assignment() const { return assignment_; }
   uint32_t ps_count() const { return static_cast<uint32_t>(nodes_.size()); }
 
  private:
+  absl::Status Open(const Options& options, uint32_t rank);
+
   JobAssignment assignment_;
+  absl::Status opened_;
   std::vector<PsNode> nodes_;
   std::vector<std::unique_ptr<ParameterServer::Stub>> stubs_;
   std::unique_ptr<BlockMap> map_;

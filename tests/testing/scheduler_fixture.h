@@ -132,6 +132,17 @@ class FakeDaemon {
     return begin;
   }
 
+  // How it asks for a file of a job that it works for.
+  DownloadRequest Download(const std::string& job_id, const std::string& name) {
+    const UploadBegin pass = Upload(job_id, name);
+    DownloadRequest download;
+    download.set_job_id(job_id);
+    download.set_name(name);
+    download.set_attempt(pass.attempt());
+    download.set_job_secret(pass.job_secret());
+    return download;
+  }
+
   WaitLog<SchedulerMessage> commands;
   WaitLog<Registered> registered;
   WaitLog<absl::Status> rejected;
@@ -225,7 +236,7 @@ class SchedulerFixture : public ::testing::Test {
     auto server = StartServer(&builder, listen);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);
-    scheduler_->SetAddress(server_.address);
+    scheduler_->SetAddress(server_.address, /*http_address=*/"");
     jobs_ = Jobs::NewStub(MakeChannel(server_.address));
   }
   void StopScheduler() {

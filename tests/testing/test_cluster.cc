@@ -111,15 +111,16 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
   const auto says_where = [](const std::string& flag) {
     return absl::StartsWith(flag, "--listen=");
   };
-  if (!is_ps || std::none_of(options_.ps_flags.begin(), options_.ps_flags.end(),
-                             says_where)) {
+  if (std::none_of(flags.begin(), flags.end(), says_where) &&
+      (!is_ps || std::none_of(options_.ps_flags.begin(),
+                              options_.ps_flags.end(), says_where))) {
     all.push_back("--listen=127.0.0.1:0");
   }
+  all.push_back(absl::StrCat("--work-dir=", options_.work_dir.empty()
+                                                ? dir_.File(name + ".work")
+                                                : options_.work_dir));
   if (!is_ps) {
     all.push_back("--threads=1");
-    all.push_back(absl::StrCat("--work-dir=", options_.work_dir.empty()
-                                                  ? dir_.File(name + ".work")
-                                                  : options_.work_dir));
     if (!options_.data_root.empty()) {
       all.push_back(absl::StrCat("--data-root=", options_.data_root));
     }
@@ -163,12 +164,29 @@ absl::Status TestCluster::Spawn(const std::string& name,
   options.argv = {absl::StrCat(BinaryDir(), "/", binary),
                   absl::StrCat("--exit-with-parent=", getpid())};
   options.argv.insert(options.argv.end(), flags.begin(), flags.end());
+  options.argv.insert(options.argv.end(), options_.flags.begin(),
+                      options_.flags.end());
+  const bool has_certificate =
+      std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
+        return absl::StartsWith(flag, "--tls-cert=");
+      });
+  if (!options_.certs_dir.empty() && !has_certificate) {
+    options.argv.push_back("--tls-cert=" + *CertsFile(name + ".crt"));
+    options.argv.push_back("--tls-key=" + *CertsFile(name + ".key"));
+    options.argv.push_back("--tls-ca=" + *CertsFile("ca.crt"));
+  }
   options.environment = options_.environment;
   options.environment.emplace_back("TF_CONFIG", std::nullopt);
   options.output_file = dir_.File(name + ".log");
   options.working_dir = dir_.path();
   SYNCLINE_ASSIGN_OR_RETURN(daemons_[name], ChildProcess::Spawn(options));
   return absl::OkStatus();
+}
+
+std::optional<std::string> TestCluster::CertsFile(
+    const std::string& name) const {
+  if (options_.certs_dir.empty()) return std::nullopt;
+  return absl::StrCat(options_.certs_dir, "/", name);
 }
 
 std::string TestCluster::LogOf(const std::string& name) const {
@@ -179,15 +197,37 @@ absl::StatusOr<std::unique_ptr<RunningProgram>> TestCluster::StartSynctl(
     const std::vector<std::string>& arguments) {
   std::vector<std::string> argv = {absl::StrCat(BinaryDir(), "/synctl")};
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  return RunningProgram::Start(dir_.path(), argv,
-                               {{"SYNCLINE_SCHEDULER", scheduler_address_},
-                                {"SYNCLINE_DATA", std::nullopt},
-                                {"TF_CONFIG", std::nullopt}});
+  return RunningProgram::Start(
+      dir_.path(), argv,
+      {{"SYNCLINE_SCHEDULER", scheduler_address_},
+       {"SYNCLINE_DATA", std::nullopt},
+       {"SYNCLINE_TLS_CERT", CertsFile("client-admin.crt")},
+       {"SYNCLINE_TLS_KEY", CertsFile("client-admin.key")},
+       {"SYNCLINE_TLS_CA", CertsFile("ca.crt")},
+       {"TF_CONFIG", std::nullopt}});
 }
 
 absl::StatusOr<RunningProgram::Result> TestCluster::Synctl(
     const std::vector<std::string>& arguments, absl::Duration timeout) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto program, StartSynctl(arguments));
+  return program->Finish(timeout);
+}
+
+absl::StatusOr<RunningProgram::Result> TestCluster::SynctlWithToken(
+    const std::vector<std::string>& arguments,
+    const std::optional<std::string>& token, absl::Duration timeout) {
+  std::vector<std::string> argv = {absl::StrCat(BinaryDir(), "/synctl")};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto program,
+      RunningProgram::Start(dir_.path(), argv,
+                            {{"SYNCLINE_SCHEDULER", scheduler_address_},
+                             {"SYNCLINE_TOKEN", token},
+                             {"SYNCLINE_TOKEN_FILE", std::nullopt},
+                             {"SYNCLINE_TLS_CERT", std::nullopt},
+                             {"SYNCLINE_TLS_KEY", std::nullopt},
+                             {"SYNCLINE_TLS_CA", std::nullopt},
+                             {"TF_CONFIG", std::nullopt}}));
   return program->Finish(timeout);
 }
 

@@ -75,6 +75,10 @@ class TestCluster {
     std::string data_root = {};              // empty: the daemons' default
     std::vector<std::string> ps_flags = {};  // of every ps
     std::string work_dir = {};  // shared by all; empty: each has its own
+    // Of `synctl certs create`: each daemon has the certificate of its name
+    // there, and synctl that of client-admin. Empty: no TLS.
+    std::string certs_dir = {};
+    std::vector<std::string> flags = {};  // of every daemon
     // Of every daemon, as in ChildProcess.
     std::vector<std::pair<std::string, std::optional<std::string>>>
         environment = {};
@@ -100,6 +104,11 @@ class TestCluster {
       absl::Duration timeout = absl::Minutes(5));
   absl::StatusOr<std::unique_ptr<RunningProgram>> StartSynctl(
       const std::vector<std::string>& arguments);
+  // Runs synctl without TLS, as the bearer of `token`; unset: of none.
+  absl::StatusOr<RunningProgram::Result> SynctlWithToken(
+      const std::vector<std::string>& arguments,
+      const std::optional<std::string>& token,
+      absl::Duration timeout = absl::Seconds(120));
 
   // Through synctl's JSON.
   absl::StatusOr<std::string> Submit(const std::string& job_file);
@@ -120,6 +129,8 @@ class TestCluster {
 
  private:
   absl::Status StartScheduler(std::vector<std::string> flags);
+  // A file of certs_dir; nothing without TLS.
+  std::optional<std::string> CertsFile(const std::string& name) const;
   absl::Status Spawn(const std::string& name, const std::string& binary,
                      const std::vector<std::string>& flags);
   template <typename Message>

@@ -9,14 +9,17 @@
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/strategy_rules.h"
 #include "common/model/training_graph.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/file.h"
 #include "common/wire/routing_table.h"
+#include "server/checkpoint/restore.h"
 #include "server/shard/shard_exporter.h"
 #include "server/shard/snapshot_taker.h"
 #include "tests/testing/assigned_job.h"
 #include "tests/testing/assignment_builder.h"
+#include "tests/testing/borrowed_peer.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/fakes/shard_states.h"
 #include "worker/client/cut_calls.h"
@@ -64,6 +67,22 @@ TrainingCluster::TrainingCluster(const Options& options)
     if (rank < options.gpus.size()) worker.gpu = options.gpus[rank];
     worker.why_no_gpu = "the test gives it none";
     worker.on_gpu_lost = options.on_gpu_lost;
+    worker.join_peers = [group = group_](const JobAssignment&,
+                                         const worker::PeerGroup& of,
+                                         absl::Duration, const GoOnCheck&)
+        -> absl::StatusOr<std::unique_ptr<worker::PeerTransport>> {
+      MutexLock lock(&group->mu);
+      if (group->check != nullptr) {
+        SYNCLINE_RETURN_IF_ERROR(group->check(of));
+      }
+      auto& peers = group->peers[of.epoch];
+      if (peers == nullptr) {
+        peers = std::make_unique<worker::InProcessPeers>(
+            worker::InProcessPeers::Options{
+                .ranks = group->ranks, .seed = group->seed, .epoch = of.epoch});
+      }
+      return worker::BorrowedPeer::Of(peers.get(), of.rank);
+    };
     if (rank == 0) worker.metrics = options.chief_metrics;
     if (rank == options.workers) worker.metrics = options.evaluator_metrics;
     workers_.push_back(*worker::Worker::Create(
@@ -119,6 +138,13 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
   }
   spec.mutable_resources()->set_workers(options_.workers);
   spec.mutable_resources()->set_ps(options_.ps);
+  {
+    MutexLock lock(&group_->mu);
+    group_->ranks = rank_count();
+    group_->seed = static_cast<uint64_t>(jobs_);
+    group_->check = options_.check_join;
+    group_->peers.clear();
+  }
   SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(ValidateJobSpec(spec)));
   artifacts_->Put(job_id_, "model.onnx", std::string(model));
   absl::Status status;
@@ -127,7 +153,14 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
   length_ = LengthOf(spec.data().buckets());
   SYNCLINE_RETURN_IF_ERROR(status);
   for (uint32_t rank = 0; rank < options_.ps; ++rank) {
-    SYNCLINE_RETURN_IF_ERROR(ps_[rank].server->OpenJob(assignment, rank));
+    if (!assignment.has_start_from()) {
+      SYNCLINE_RETURN_IF_ERROR(ps_[rank].server->OpenJob(assignment, rank));
+      continue;
+    }
+    SYNCLINE_ASSIGN_OR_RETURN(const ps::ShardStarts starts,
+                              ps::StartsFromCheckpoint(assignment, rank));
+    SYNCLINE_RETURN_IF_ERROR(
+        ps_[rank].server->RestoreJob(assignment, rank, starts, nullptr));
   }
   assignment_ = assignment;
   SchedulerMessage command;

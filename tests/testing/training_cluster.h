@@ -20,6 +20,7 @@
 #include "proto/job_spec.pb.h"
 #include "proto/scheduler.pb.h"
 #include "tests/testing/fakes/fake_artifacts.h"
+#include "tests/testing/in_process_peers.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/ps_node.h"
 #include "worker/training/worker.h"
@@ -27,8 +28,9 @@
 namespace syncline {
 
 // Ps, workers and perhaps an evaluator in this process, with real gRPC between
-// them and without a scheduler: the test plays its part, step by step or with
-// RunJob. Thread-compatible.
+// them (workers that reduce among themselves: InProcessPeers) and without a
+// scheduler: the test plays its part, step by step or with RunJob.
+// Thread-compatible.
 class TrainingCluster {
  public:
   struct Options {
@@ -49,6 +51,8 @@ class TrainingCluster {
     std::vector<Device*> gpus = {};
     // Called by a worker with a GPU that has failed.
     std::function<void(const absl::Status&)> on_gpu_lost = nullptr;
+    // Fails the joining of a group by a rank; may be null.
+    std::function<absl::Status(const worker::PeerGroup&)> check_join = nullptr;
     // Changes what members are assigned.
     std::function<void(JobAssignment*)> change_assignment = nullptr;
   };
@@ -114,6 +118,18 @@ class TrainingCluster {
   const Options options_;
   // The store that workers fetch from and upload to.
   std::shared_ptr<FakeArtifacts> artifacts_;
+  // Of the present job, by epoch; workers ask for them.
+  struct Group {
+    Mutex mu;
+    uint32_t ranks ABSL_GUARDED_BY(mu) = 0;
+    uint64_t seed ABSL_GUARDED_BY(mu) = 0;
+    std::map<uint64_t, std::unique_ptr<worker::InProcessPeers>> peers
+        ABSL_GUARDED_BY(mu);
+    // Why a rank does not get into a group; OK: it does. May be null.
+    std::function<absl::Status(const worker::PeerGroup&)> check
+        ABSL_GUARDED_BY(mu);
+  };
+  const std::shared_ptr<Group> group_ = std::make_shared<Group>();
   std::vector<PsNode> ps_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::vector<std::unique_ptr<worker::Worker>> workers_;  // by rank

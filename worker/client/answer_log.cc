@@ -30,6 +30,11 @@ void AnswerLog::OnValues(uint32_t shard, const PullResponseHeader& header,
   MutexLock lock(&mu_);
   TakeNonFinite(shard, header.non_finite());
   skipped_through_ = std::max(skipped_through_, header.skipped_through());
+  regimes_ = std::max(regimes_, header.regimes());
+  if (header.open_clock() > 0) {
+    open_clock_ = std::max(open_clock_, header.open_clock());
+    applied_clocks_ = std::max(applied_clocks_, header.min_clock());
+  }
   Mark(left, left + absl::Seconds(header.waited_seconds()));
 }
 
@@ -39,6 +44,26 @@ ParameterExchange::WaitTimes AnswerLog::TimesOf(absl::Time begin,
   const absl::Time left = std::clamp(left_, begin, end);
   const absl::Time readable = std::clamp(readable_, left, end);
   return {left - begin, readable - left, end - readable};
+}
+
+uint32_t AnswerLog::Regimes() const {
+  MutexLock lock(&mu_);
+  return regimes_;
+}
+
+void AnswerLog::ForgetRegimes() {
+  MutexLock lock(&mu_);
+  regimes_ = 0;
+}
+
+int64_t AnswerLog::OpenClock() const {
+  MutexLock lock(&mu_);
+  return open_clock_;
+}
+
+int64_t AnswerLog::AppliedClocks() const {
+  MutexLock lock(&mu_);
+  return applied_clocks_;
 }
 
 int64_t AnswerLog::SkippedThrough() const {

@@ -39,6 +39,16 @@ class AnswerLog {
   ParameterExchange::WaitTimes TimesOf(absl::Time begin, absl::Time end) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The largest PullResponseHeader.regimes since ForgetRegimes.
+  uint32_t Regimes() const ABSL_LOCKS_EXCLUDED(mu_);
+  void ForgetRegimes() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of modes that leave workers behind: the largest
+  // PullResponseHeader.open_clock; 0: none has come. And 1 + the latest of this
+  // worker's clocks that was applied, as these answers say.
+  int64_t OpenClock() const ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t AppliedClocks() const ABSL_LOCKS_EXCLUDED(mu_);
+
   // The latest PullResponseHeader.skipped_through.
   int64_t SkippedThrough() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -55,6 +65,9 @@ class AnswerLog {
   absl::Time left_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time readable_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   int64_t skipped_through_ ABSL_GUARDED_BY(mu_) = 0;
+  uint32_t regimes_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t open_clock_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t applied_clocks_ ABSL_GUARDED_BY(mu_) = 0;
   const bool passes_over_first_;  // CarryOver's non_finite was none
   // By shard; none: it has not answered.
   std::vector<std::optional<uint64_t>> non_finite_ ABSL_GUARDED_BY(mu_);

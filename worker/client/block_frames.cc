@@ -49,6 +49,24 @@ std::vector<grpc::Slice> GradientSlices(
   return {std::move(narrow)};
 }
 
+std::vector<grpc::Slice> CompressedSlices(const Chunk& chunk,
+                                          const GradientCompressor& compressor,
+                                          PushHeader* header) {
+  size_t bytes = 0;
+  for (const uint32_t block : chunk.blocks) {
+    const size_t of = compressor.block(block).size();
+    header->add_block_bytes(static_cast<uint32_t>(of));
+    bytes += of;
+  }
+  grpc::Slice payload(bytes);
+  auto* out = const_cast<uint8_t*>(payload.begin());
+  for (const uint32_t block : chunk.blocks) {
+    const absl::string_view of = compressor.block(block);
+    out = std::copy(of.begin(), of.end(), out);
+  }
+  return {std::move(payload)};
+}
+
 absl::Status StoreBlocks(const BlockMap& map, const Chunk& chunk,
                          ElementType type, const PullResponseHeader& header,
                          const PayloadView& payload,

@@ -16,6 +16,7 @@
 #include "grpcpp/support/slice.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/chunk_builder.h"
+#include "worker/client/gradient_compressor.h"
 
 namespace syncline::worker {
 
@@ -31,6 +32,12 @@ std::vector<grpc::Slice> GradientSlices(
     const BlockMap& map, const Chunk& chunk, ElementType type,
     absl::Span<const absl::Span<const float>> gradients,
     const std::shared_ptr<const void>& owner);
+
+// The compressed gradients of `chunk`, with the bytes of each block in
+// `header`. A copy: the compressor's own are of the next step soon.
+std::vector<grpc::Slice> CompressedSlices(const Chunk& chunk,
+                                          const GradientCompressor& compressor,
+                                          PushHeader* header);
 
 // Copies the answer to a pull of `chunk`, whose values are of `type`, into
 // `values`. Errors: Internal: the answer has other blocks than were asked for.

@@ -2,9 +2,12 @@
 #define SYNCLINE_WORKER_CLIENT_CARRY_OVER_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "common/cuts/cut_coordinator.h"
+#include "common/regime/regime_schedule.h"
+#include "worker/client/gradient_compressor.h"
 
 namespace syncline::worker {
 
@@ -13,11 +16,16 @@ namespace syncline::worker {
 struct CarryOver {
   // Of the cuts that the rank has announced; none before the first client.
   std::optional<CutCoordinator> cuts;
+  // Those that the rank follows; none: its first client's options.
+  std::optional<RegimeSchedule> regimes;
   // The rank's gradients that were not finite, as the shards count them
   // together: how many of them have been told. None: this process is not the
   // first of this rank, and an earlier one has told of those that a shard has
   // counted before its first answer.
   std::optional<uint64_t> non_finite = 0;
+  // With the residuals; null: the job does not compress, or there was no
+  // client.
+  std::unique_ptr<GradientCompressor> compressor;
 };
 
 }  // namespace syncline::worker

@@ -5,8 +5,10 @@
 
 #include "common/wire/block_map.h"
 #include "worker/client/answer_log.h"
+#include "worker/client/gradient_compressor.h"
 #include "worker/client/header_encoder.h"
 #include "worker/client/pushed_step.h"
+#include "worker/client/transfer_counts.h"
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/dense_tensors.h"
@@ -19,9 +21,11 @@ struct ClientContext {
   const DenseTensors* tensors = nullptr;
   const HeaderEncoder* headers = nullptr;
   const PushedStep* step = nullptr;
+  const GradientCompressor* compressor = nullptr;  // null: none compresses
   AnswerLog* answers = nullptr;
   FanoutCall* calls = nullptr;
   ClientTelemetry telemetry = {};
+  TransferCounts* counts = nullptr;  // null: nobody asks
   // Payload of one message at most, over the network and through memory shared
   // with the ps; both <= kChunkBytesMax. One block or row may be larger.
   size_t chunk_bytes = 0;

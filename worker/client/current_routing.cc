@@ -39,6 +39,8 @@ FanoutCall::Peer PeerOf(const Participant& ps) {
 JobAssignment RoutedPart(const JobAssignment& assignment) {
   JobAssignment part;
   part.set_job_id(assignment.job_id());
+  // It says whether shards have the tensors.
+  part.mutable_spec()->set_strategy(assignment.spec().strategy());
   *part.mutable_ps() = assignment.ps();
   *part.mutable_parameters() = assignment.parameters();
   *part.mutable_tables() = assignment.tables();
@@ -139,7 +141,8 @@ absl::Status CurrentRouting::Ask(const Participant& ps, uint64_t wanted) {
   GetRoutingRequest request;
   *request.mutable_caller() = caller();
   GetRoutingResponse response;
-  const auto stub = ParameterServer::NewStub(MakeChannel(peer.address));
+  const auto stub =
+      ParameterServer::NewStub(MakeChannel(peer.address, ExpectedPeer::kPs));
   SYNCLINE_RETURN_IF_ERROR(Annotate(
       FromGrpcStatus(stub->GetRouting(
           MakeContext(MonotonicNow() + kAskTimeout).get(), request, &response)),

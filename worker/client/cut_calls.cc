@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/regime/job_regimes.h"
 #include "common/rpc/message_buffer.h"
 #include "common/wire/frame.h"
 #include "common/wire/routing_version.h"
@@ -52,12 +53,14 @@ absl::StatusOr<std::vector<int64_t>> CutCalls::Begin(
     const ParameterExchange::Cut& cut, absl::Duration hold) {
   const absl::Time now = MonotonicNow();
   CutActions actions;
+  if (cut.use == CutUse::kRegime) regime_ = cut.regime;
   // A cut may be under way since before the routing changed.
   if (!coordinator_->Has(cut.id)) {
     SYNCLINE_RETURN_IF_ERROR(
         coordinator_->Request({.name = cut.id,
                                .use = cut.use,
                                .clocks = cut.clocks,
+                               .equal_clocks = cut.use == CutUse::kRegime,
                                .id = cut.id,
                                .hold = hold,
                                .deadline = now + options_.patience},
@@ -80,6 +83,56 @@ absl::Status CutCalls::End(uint64_t cut_id, int64_t clock) {
   EndCutRequest request;
   request.set_cut_id(cut_id);
   return CallAll("EndCut", clock, &request);
+}
+
+absl::Status CutCalls::Commit(uint64_t cut_id, int64_t clock) {
+  committed_ = cut_id;
+  return End(cut_id, clock);
+}
+
+absl::StatusOr<RegimeSchedule> CutCalls::GetRegimes(int64_t clock) {
+  std::vector<GetRegimesResponse> answers(options_.shards.size());
+  for (size_t i = 0; i < options_.shards.size(); ++i) {
+    GetRegimesRequest request;
+    *request.mutable_caller() = headers_.CallerOf(options_.shards[i]);
+    FanoutCall::Call call;
+    call.shard = options_.shards[i];
+    call.method = "GetRegimes";
+    call.clock = clock;
+    call.request = ToByteBuffer(request);
+    call.on_response = [answer = &answers[i]](const grpc::ByteBuffer& response,
+                                              absl::Time) {
+      return FromByteBuffer(response, answer)
+                 ? absl::OkStatus()
+                 : absl::InternalError("the answer is none");
+    };
+    calls_->Start(std::move(call));
+  }
+  SYNCLINE_RETURN_IF_ERROR(calls_->Wait());
+  std::optional<RegimeSchedule> all;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const FanoutCall::Peer& peer = options_.peers[options_.shards[i]];
+    const absl::StatusOr<RegimeSchedule> of_shard =
+        ReadRegimes(answers[i].regimes());
+    if (!of_shard.ok()) {
+      return Annotate(of_shard.status(),
+                      absl::StrCat(peer.name, " at ", peer.address));
+    }
+    if (!all.has_value()) all = *of_shard;
+    if (*all == *of_shard) continue;
+    const FanoutCall::Peer& first = options_.peers[options_.shards[0]];
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", options_.job_id, " at clock ", clock, ": ", first.name, " at ",
+        first.address, " has ", answers[0].regimes_size(), " regimes, ",
+        peer.name, " at ", peer.address, " has ", answers[i].regimes_size(),
+        " or others: a change of the regime has reached one and not the "
+        "other"));
+  }
+  if (!all.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", options_.job_id, ": no shard takes part"));
+  }
+  return *all;
 }
 
 uint64_t CutCalls::WireId(uint64_t cut_id) const {
@@ -128,6 +181,10 @@ void CutCalls::Send(const CutAction& action) {
     request.mutable_clocks()->Add(action.clocks.begin(), action.clocks.end());
     request.set_hold_seconds(absl::ToDoubleSeconds(action.hold));
     request.set_purpose(CutPurposeOf(action.use));
+    if (action.use == CutUse::kRegime && regime_.has_value()) {
+      regime_->first_clock = action.clocks[0];
+      *request.mutable_regime() = ToProto(*regime_);
+    }
     call.method = "BeginCut";
     call.clock = *std::max_element(action.clocks.begin(), action.clocks.end());
     call.request = ToByteBuffer(request);
@@ -135,6 +192,7 @@ void CutCalls::Send(const CutAction& action) {
     EndCutRequest request;
     *request.mutable_caller() = headers_.CallerOf(call.shard);
     request.set_cut_id(action.cut_id);
+    request.set_commit(committed_ != 0 && action.name == committed_);
     call.method = "EndCut";
     call.request = ToByteBuffer(request);
   }

@@ -15,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/cuts/cut_coordinator.h"
 #include "common/cuts/cut_id.h"
+#include "common/regime/regime_schedule.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/header_encoder.h"
@@ -49,6 +50,15 @@ class CutCalls {
   absl::StatusOr<std::vector<int64_t>> Begin(const ParameterExchange::Cut& cut,
                                              absl::Duration hold);
   absl::Status End(uint64_t cut_id, int64_t clock);
+  // End of a cut for kRegime, whose regime is in force from it on.
+  absl::Status Commit(uint64_t cut_id, int64_t clock);
+  // Of cuts that are announced from now on: Options.spread.
+  void UseSpread(std::optional<int64_t> spread) {
+    coordinator_->UseSpread(spread);
+  }
+  // Of all shards that take part, which have the same. Errors:
+  // FailedPrecondition also: they have not; names both.
+  absl::StatusOr<RegimeSchedule> GetRegimes(int64_t clock);
   // The id that shards know the caller's cut by: another one if it was raised.
   // 0 for 0.
   uint64_t WireId(uint64_t cut_id) const;
@@ -89,6 +99,10 @@ class CutCalls {
   const HeaderEncoder& headers_;
   FanoutCall* const calls_;
   std::optional<CutCoordinator>& coordinator_;
+  // Of the cut for kRegime that this client has announced last; first_clock is
+  // the cut's.
+  std::optional<TrainingRegime> regime_;
+  uint64_t committed_ = 0;  // its name, once it is in force
   // What the coordinator asks for where it goes on with these shards, until the
   // first call.
   CutActions unsent_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/regime/compression_message.h"
 #include "common/wire/frame.h"
 #include "worker/client/block_frames.h"
 
@@ -44,7 +45,9 @@ void DenseSteps::StartEmptyPull(uint32_t shard, int64_t clock,
 
 void DenseSteps::BeginStep() {
   const PushedStep& step = *context_.step;
-  pushed_type_ = context_.headers->PushedType(step.clock());
+  compressed_ = context_.compressor != nullptr;
+  pushed_type_ = compressed_ ? ElementType::kFloat32
+                             : context_.headers->PushedType(step.clock());
   pulled_type_ = context_.headers->PulledType(step.next_clock(), 0);
   builder_.SetElementBytes(
       std::max(ElementBytes(pushed_type_), ElementBytes(pulled_type_)));
@@ -73,15 +76,19 @@ void DenseSteps::SendGradients(Chunk chunk) {
   FanoutCall::Call call;
   call.shard = chunk.shard;
   call.clock = step.clock();
-  call.bytes = chunk.bytes;
   call.rank = RankOf(chunk);
   const size_t pulled_bytes = BytesAs(pulled_type_, chunk);
-  chunk.bytes = BytesAs(pushed_type_, chunk);
-  AddCount(context_.telemetry.pushed_bytes, chunk.bytes);
   PushHeader push = step.Header(chunk.shard, chunk.blocks);
-  std::vector<grpc::Slice> gradients =
-      GradientSlices(*context_.map, chunk, pushed_type_,
-                     context_.tensors->gradients, context_.tensors->owner);
+  std::vector<grpc::Slice> gradients = Gradients(chunk, &push);
+  size_t pushed_bytes = 0;
+  for (const grpc::Slice& slice : gradients) pushed_bytes += slice.size();
+  AddCount(context_.telemetry.pushed_bytes, pushed_bytes);
+  if (context_.counts != nullptr) {
+    context_.counts->gradient_bytes += pushed_bytes;
+    context_.counts->gradient_float32_bytes +=
+        BytesAs(ElementType::kFloat32, chunk);
+  }
+  call.bytes = std::max(pushed_bytes, step.pulls() ? pulled_bytes : 0);
   if (step.pulls()) {
     PushPullHeader header;
     *header.mutable_push() = std::move(push);
@@ -93,6 +100,7 @@ void DenseSteps::SendGradients(Chunk chunk) {
     chunk.bytes = pulled_bytes;
     call.on_response = [this, chunk = std::move(chunk), type = pulled_type_](
                            const grpc::ByteBuffer& response, absl::Time left) {
+      CountValues(type, chunk.bytes);
       return StoreValues(chunk, type, response, left);
     };
   } else {
@@ -106,6 +114,26 @@ void DenseSteps::SendGradients(Chunk chunk) {
   context_.calls->Start(std::move(call));
 }
 
+std::vector<grpc::Slice> DenseSteps::Gradients(const Chunk& chunk,
+                                               PushHeader* push) {
+  if (compressed_) {
+    push->set_compression(
+        KindOf(context_.headers->Compression(context_.step->clock())));
+    return CompressedSlices(chunk, *context_.compressor, push);
+  }
+  Chunk as_pushed = chunk;
+  as_pushed.bytes = BytesAs(pushed_type_, chunk);
+  return GradientSlices(*context_.map, as_pushed, pushed_type_,
+                        context_.tensors->gradients, context_.tensors->owner);
+}
+
+void DenseSteps::CountValues(ElementType type, size_t bytes) const {
+  if (context_.counts == nullptr) return;
+  context_.counts->value_bytes += bytes;
+  context_.counts->value_float32_bytes +=
+      bytes / ElementBytes(type) * sizeof(float);
+}
+
 void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   FanoutCall::Call call;
   call.shard = chunk.shard;
@@ -117,9 +145,10 @@ void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.answer_bytes = chunk.bytes;
   call.clock = clock;
   call.rank = RankOf(chunk);
-  call.on_response = [this, chunk = std::move(chunk),
+  call.on_response = [this, chunk = std::move(chunk), cut_id,
                       type = context_.headers->PulledType(clock, cut_id)](
                          const grpc::ByteBuffer& response, absl::Time left) {
+    if (cut_id == 0) CountValues(type, chunk.bytes);
     return StoreValues(chunk, type, response, left);
   };
   context_.calls->Start(std::move(call));

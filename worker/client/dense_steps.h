@@ -9,6 +9,8 @@
 #include "absl/time/time.h"
 #include "common/base/element_type.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+#include "proto/parameter_server.pb.h"
 #include "worker/client/chunk_builder.h"
 #include "worker/client/client_context.h"
 
@@ -54,6 +56,9 @@ class DenseSteps {
   void SendGradients(Chunk chunk);
   void StartPull(Chunk chunk, int64_t clock, uint64_t cut_id);
   size_t ChunkBytes(uint32_t shard) const;
+  // The payload of a push of the open step, of which it tells `push`.
+  std::vector<grpc::Slice> Gradients(const Chunk& chunk, PushHeader* push);
+  void CountValues(ElementType type, size_t bytes) const;
   // Of a chunk of the open step, whose values travel as `type`.
   size_t BytesAs(ElementType type, const Chunk& chunk) const;
   std::vector<Chunk> ShardChunks(uint32_t shard, ElementType type) const;
@@ -67,7 +72,9 @@ class DenseSteps {
   ChunkBuilder builder_;
   // How the open step's gradients travel, and the values that are read after
   // it. Its chunks have room for the wider one.
+  // Compressed: `pushed_type_` is float32, which some blocks may come back to.
   ElementType pushed_type_ = ElementType::kFloat32;
+  bool compressed_ = false;
   ElementType pulled_type_ = ElementType::kFloat32;
 };
 

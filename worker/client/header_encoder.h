@@ -34,6 +34,11 @@ class HeaderEncoder {
   ElementType PushedType(int64_t clock) const {
     return regimes_.At(clock).wire_type;
   }
+  // How dense ones are compressed before that; then PushedType is for rows
+  // alone.
+  const GradientCompression& Compression(int64_t clock) const {
+    return regimes_.At(clock).compression;
+  }
   // How the values of a pull travel. `cut_id` 0: the pull is not of a cut.
   ElementType PulledType(int64_t clock, uint64_t cut_id) const {
     return cut_id == 0 ? regimes_.At(clock).wire_type : ElementType::kFloat32;

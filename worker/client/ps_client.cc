@@ -1,6 +1,7 @@
 #include "worker/client/ps_client.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/base/check.h"
@@ -8,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/step_limits.h"
 #include "common/wire/frame.h"
+#include "worker/client/checkpoint_calls.h"
 #include "worker/client/gradient_norm.h"
 
 namespace syncline::worker {
@@ -26,11 +28,11 @@ size_t RegionBytes(const PsClient::Options& options, const BlockMap& map) {
 }
 
 // At some clocks no shard answers before it has the whole gradient: SYNC with a
-// norm that is reduced.
-bool ReducesNorms(const PsClient::Options& options) {
-  return options.regimes.AnySync() &&
-         (options.clip_norm || options.trust_ratio ||
-          options.on_non_finite == OnNonFinite::kSkipStep);
+// norm that is reduced, or with a set of workers that is fixed. Any job may
+// come to SYNC while it runs.
+bool AnswersWholeGradients(const PsClient::Options& options) {
+  return options.clip_norm || options.trust_ratio || options.leaves_behind ||
+         options.on_non_finite == OnNonFinite::kSkipStep;
 }
 
 FanoutCall::Options FanoutOptions(const PsClient::Options& options,
@@ -52,7 +54,7 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   fanout.shared.region_bytes = RegionBytes(options, map);
   // Rows wait for whole clocks, of every worker.
   fanout.shared.answers_need_later_pushes =
-      ReducesNorms(options) || options.has_tables;
+      AnswersWholeGradients(options) || options.has_tables;
   fanout.shared.payloads = tensors.gradient_region;
   return fanout;
 }
@@ -88,6 +90,7 @@ PsClient::PsClient(const Options& options, BlockMap map, DenseTensors tensors)
       carry_over_(options.carry_over != nullptr
                       ? options.carry_over
                       : std::make_shared<CarryOver>()),
+      regimes_(carry_over_->regimes.value_or(options.regimes)),
       answers_(map_.shard_count(), options.telemetry, &carry_over_->non_finite),
       context_(MakeContext()),
       cuts_(CutOptions(), &headers_, &calls_, &carry_over_->cuts),
@@ -102,18 +105,28 @@ CutCalls::Options PsClient::CutOptions() const {
           .shards = ShardsWithPart(options_, map_),
           .peers = options_.ps,
           .series = options_.cut_series,
-          .spread = options_.regimes.CutSpread(),
+          .spread = regimes_.CutSpread(),
           .patience = options_.step_timeout};
 }
 
 ClientContext PsClient::MakeContext() {
+  if (options_.compressor.compression.any() && compressor() == nullptr) {
+    GradientCompressor::Options options = options_.compressor;
+    if (options.running_means.empty()) {
+      options.running_means = tensors_.running_means;
+    }
+    carry_over_->compressor =
+        std::make_unique<GradientCompressor>(std::move(options), map_);
+  }
   return {.map = &map_,
           .tensors = &tensors_,
           .headers = &headers_,
           .step = &step_,
+          .compressor = compressor(),
           .answers = &answers_,
           .calls = &calls_,
           .telemetry = options_.telemetry,
+          .counts = options_.counts,
           .chunk_bytes = std::min(options_.chunk_bytes, kChunkBytesMax),
           .shared_chunk_bytes =
               std::min(options_.shared_chunk_bytes, kChunkBytesMax)};
@@ -149,7 +162,7 @@ absl::Status PsClient::PullAll(int64_t clock, uint64_t cut) {
       dense_.StartEmptyPull(shard, clock, cut_id);
     }
   }
-  return calls_.Wait();
+  return WaitForNews();
 }
 
 absl::Status PsClient::PullRows(int64_t clock, uint64_t cut_id,
@@ -187,11 +200,50 @@ absl::Status PsClient::EndCut(uint64_t cut_id, int64_t clock) {
   return cuts_.End(cut_id, clock);
 }
 
+absl::Status PsClient::AwaitCut(uint64_t cut_id, int64_t clock) {
+  const uint64_t id = cuts_.WireId(cut_id);
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    if (TakesPart(shard)) dense_.StartEmptyPull(shard, clock, id);
+  }
+  return WaitForNews();
+}
+
+absl::Status PsClient::CommitRegime(uint64_t cut_id, int64_t clock) {
+  return cuts_.Commit(cut_id, clock);
+}
+
+absl::StatusOr<RegimeSchedule> PsClient::FollowRegimes(int64_t clock) {
+  // A shard answers when its cut has ended, if one is announced there.
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    if (TakesPart(shard)) dense_.StartEmptyPull(shard, clock, /*cut_id=*/0);
+  }
+  SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
+  SYNCLINE_ASSIGN_OR_RETURN(regimes_, cuts_.GetRegimes(clock));
+  carry_over_->regimes = regimes_;
+  answers_.ForgetRegimes();
+  cuts_.UseSpread(regimes_.CutSpread());
+  return regimes_;
+}
+
+std::unique_ptr<CheckpointWriting> PsClient::OpenCheckpoint(uint64_t cut_id) {
+  CheckpointCalls::Options options;
+  options.cut_id = cuts_.WireId(cut_id);
+  options.job_id = options_.job_id;
+  options.own_folders = options_.own_checkpoint_folders;
+  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+    options.shards.push_back({.peer = options_.ps[shard],
+                              .caller = headers_.CallerOf(shard),
+                              .takes_part = TakesPart(shard)});
+  }
+  return std::make_unique<CheckpointCalls>(std::move(options));
+}
+
 // --- A step ---
 
 void PsClient::BeginStep(const Step& step) {
+  UndoSkippedStep();
   step_.Begin(step);
-  regime_ = options_.regimes.At(step.clock);
+  regime_ = regimes_.At(step.clock);
   answers_.BeginStep();
   held_.clear();
   dense_.BeginStep();
@@ -211,15 +263,28 @@ void PsClient::OnGradientReady(uint32_t tensor) {
   if (ChecksGradient() && !step_.abandoned()) {
     // While what backward has just written is in the cache.
     const absl::Span<const float> gradient = tensors_.gradients[tensor];
-    if (!AllFiniteAs(regime_.wire_type, gradient.data(), gradient.size())) {
+    if (!AllFiniteAs(DenseType(), gradient.data(), gradient.size())) {
       AbandonStep(/*own_values=*/true);
     }
   }
   if (HoldsGradient()) {
     held_.push_back(tensor);
   } else {
-    dense_.Send(tensor);
+    SendTensor(tensor);
   }
+}
+
+void PsClient::SendTensor(uint32_t tensor) {
+  if (compressor() != nullptr) {
+    compressor()->BeginStep(step_.clock(), step_.sample_count());
+    compressor()->Compress(tensor, tensors_.gradients[tensor]);
+  }
+  dense_.Send(tensor);
+}
+
+void PsClient::UndoSkippedStep() {
+  if (compressor() == nullptr || compressor()->clock() < 0) return;
+  if (was_skipped(compressor()->clock())) compressor()->Undo();
 }
 
 void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
@@ -241,19 +306,11 @@ void PsClient::CloseEmpty(absl::Span<RowBatch* const> next_rows) {
 
 absl::Status PsClient::SendStep(absl::Span<RowBatch* const> next_rows) {
   if (SendsNorm()) {
-    SYNCLINE_ASSIGN_OR_RETURN(
-        const double squared_norm,
-        SquaredNorm({.map = map_,
-                     .gradients = tensors_.gradients,
-                     .names = tensors_.names,
-                     .running_means = tensors_.running_means,
-                     .rows = step_.rows(),
-                     .wire_type = regime_.wire_type,
-                     .clock = step_.clock()},
-                    options_.on_non_finite));
+    SYNCLINE_ASSIGN_OR_RETURN(const double squared_norm, NormOf(step_.rows()));
     step_.SetSquaredNorm(squared_norm);
   }
-  for (const uint32_t tensor : held_) dense_.Send(tensor);
+  if (ClipsBefore()) SYNCLINE_RETURN_IF_ERROR(ClipBefore());
+  for (const uint32_t tensor : held_) SendTensor(tensor);
   dense_.SendRest();
   if (!options_.has_tables) return absl::OkStatus();
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
@@ -262,11 +319,42 @@ absl::Status PsClient::SendStep(absl::Span<RowBatch* const> next_rows) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<double> PsClient::NormOf(
+    absl::Span<RowBatch* const> rows) const {
+  return SquaredNorm({.map = map_,
+                      .gradients = tensors_.gradients,
+                      .names = tensors_.names,
+                      .running_means = tensors_.running_means,
+                      .rows = rows,
+                      .wire_type = DenseType(),
+                      .clock = step_.clock()},
+                     options_.on_non_finite);
+}
+
+absl::Status PsClient::ClipBefore() {
+  SYNCLINE_ASSIGN_OR_RETURN(const double squares, NormOf(/*rows=*/{}));
+  const double norm =
+      std::sqrt(squares) / static_cast<double>(step_.sample_count());
+  compressor()->BeginStep(step_.clock(), step_.sample_count());
+  if (norm > options_.clip_before_compression) {
+    compressor()->SetScale(
+        static_cast<float>(options_.clip_before_compression / norm));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PsClient::Wait() {
   const absl::Time begin = MonotonicNow();
   absl::Status status = WaitForAll();
+  if (status.ok()) UndoSkippedStep();
   wait_times_ = answers_.TimesOf(begin, MonotonicNow());
   return status;
+}
+
+absl::Status PsClient::WaitForNews() {
+  SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
+  UndoSkippedStep();
+  return absl::OkStatus();
 }
 
 absl::Status PsClient::WaitForAll() {

@@ -25,9 +25,11 @@
 #include "worker/client/client_context.h"
 #include "worker/client/cut_calls.h"
 #include "worker/client/dense_steps.h"
+#include "worker/client/gradient_compressor.h"
 #include "worker/client/header_encoder.h"
 #include "worker/client/pushed_step.h"
 #include "worker/client/row_steps.h"
+#include "worker/client/transfer_counts.h"
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/dense_tensors.h"
@@ -57,13 +59,17 @@ class PsClient : public ParameterExchange {
     JobPass pass = {};
     std::vector<FanoutCall::Peer> ps;  // by shard
     absl::Duration step_timeout = absl::Seconds(60);
-    // Mode and wire type, by clock.
+    // Mode and wire type, by clock, as the rank begins; later ones come with
+    // FollowRegimes.
     RegimeSchedule regimes = {};
     // The servers clip by a norm. But for SYNC it is that of each push: pushes
     // leave when the whole gradient is known, not before.
     bool clip_norm = false;
     // The optimizer is LAMB.
     bool trust_ratio = false;
+    // Clocks end without some workers: with those of which all shards have the
+    // whole gradient.
+    bool leaves_behind = false;
     // Payload of one message at most; ChunkBuilder says when less is sent.
     size_t chunk_bytes = 1 << 20;
     // Bytes of gradients that are on their way to a shard, or in its queues, at
@@ -91,9 +97,20 @@ class PsClient : public ParameterExchange {
                        const absl::Status& error)>
         on_unreachable = nullptr;
     ClientTelemetry telemetry = {};
+    // Of a job that compresses its gradients, and of a rank that makes steps.
+    // `running_means`: if empty, those of the tensors. Residuals are in
+    // `carry_over`.
+    GradientCompressor::Options compressor = {};
+    // The norm of the rank's mean gradient is cut to this before it is
+    // compressed; 0: it is not.
+    double clip_before_compression = 0;
+    // Outlives this; may be null.
+    TransferCounts* counts = nullptr;
     // Of the rank's former client, if there was one; null: there will be one
     // client only.
     std::shared_ptr<CarryOver> carry_over = nullptr;
+    // CheckpointCalls'.
+    bool own_checkpoint_folders = false;
   };
   // `tensors` are those of `map`; a ps on this host reads gradients where they
   // are, if they lie in a gradient region. REQUIRES: one peer per shard of
@@ -112,6 +129,13 @@ class PsClient : public ParameterExchange {
   absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                          int64_t clock, RowSink sink) override;
   absl::Status EndCut(uint64_t cut_id, int64_t clock) override;
+  absl::Status AwaitCut(uint64_t cut_id, int64_t clock) override;
+  absl::Status CommitRegime(uint64_t cut_id, int64_t clock) override;
+  bool has_regime_news() const override {
+    return answers_.Regimes() > regimes_.regimes().size();
+  }
+  absl::StatusOr<RegimeSchedule> FollowRegimes(int64_t clock) override;
+  std::unique_ptr<CheckpointWriting> OpenCheckpoint(uint64_t cut_id) override;
   void BeginStep(const Step& step) override;
   void PullEarly(absl::Span<RowBatch* const> next_rows,
                  int64_t min_clock) override;
@@ -119,6 +143,10 @@ class PsClient : public ParameterExchange {
   bool step_abandoned() const override { return step_.abandoned(); }
   bool was_skipped(int64_t clock) const override {
     return answers_.SkippedThrough() == clock + 1;
+  }
+  int64_t open_clock() const override { return answers_.OpenClock(); }
+  bool was_left_behind(int64_t clock) const override {
+    return answers_.OpenClock() > clock && answers_.AppliedClocks() <= clock;
   }
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<RowBatch* const> next_rows) override;
@@ -136,12 +164,37 @@ class PsClient : public ParameterExchange {
   bool ChecksGradient() const {
     return options_.on_non_finite == OnNonFinite::kSkipStep && !regime_.sync();
   }
+  bool ClipsBefore() const {
+    return compressor() != nullptr && options_.clip_before_compression > 0;
+  }
   // The gradient is not sent before all of it is known.
-  bool HoldsGradient() const { return SendsNorm() || ChecksGradient(); }
+  bool HoldsGradient() const {
+    return SendsNorm() || ChecksGradient() || ClipsBefore();
+  }
+  GradientCompressor* compressor() const {
+    return carry_over_->compressor.get();
+  }
+  // How the open step's dense gradients travel; in float32 where not finite.
+  ElementType DenseType() const {
+    return compressor() != nullptr ? ElementType::kFloat32 : regime_.wire_type;
+  }
+  // Compresses the gradient of `tensor`, where the job does, and sends it.
+  void SendTensor(uint32_t tensor);
+  // Scales the open step's gradient down as clip_before_compression says.
+  // Errors: SquaredNorm's.
+  absl::Status ClipBefore();
+  // Residuals are as before a step of which nothing was applied.
+  void UndoSkippedStep();
   CutCalls::Options CutOptions() const;
   bool TakesPart(uint32_t shard) const;
+  // For calls between steps. Their answers may be the first to say that the
+  // last step was skipped, and the next client of this rank does not have them.
+  absl::Status WaitForNews();
   // Everything that is under way, and then what came back too old.
   absl::Status WaitForAll();
+  // Of the open step's gradient, finite as its dense tensors travel: a job that
+  // compresses sends no norm of rows. Errors: SquaredNorm's.
+  absl::StatusOr<double> NormOf(absl::Span<RowBatch* const> rows) const;
   ClientContext MakeContext();
 
   const Options options_;
@@ -149,8 +202,9 @@ class PsClient : public ParameterExchange {
   const DenseTensors tensors_;
   const HeaderEncoder headers_;
   PushedStep step_;
-  TrainingRegime regime_;  // of the open step
   const std::shared_ptr<CarryOver> carry_over_;
+  RegimeSchedule regimes_;
+  TrainingRegime regime_;  // of the open step
   AnswerLog answers_;
   const ClientContext context_;
   CutCalls cuts_;

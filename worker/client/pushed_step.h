@@ -28,6 +28,7 @@ class PushedStep {
   int64_t clock() const { return step_.clock; }
   // Of the values that are read after it.
   int64_t next_clock() const { return step_.clock + 1; }
+  uint64_t sample_count() const { return step_.sample_count; }
   bool has_gradient() const { return step_.sample_count > 0; }
   bool abandoned() const { return abandoned_; }
   bool pulls() const { return step_.pull; }

@@ -126,6 +126,23 @@ absl::Status RoutedExchange::EndCut(uint64_t cut_id, int64_t clock) {
   return Routed([&] { return client_->EndCut(cut_id, clock); });
 }
 
+absl::Status RoutedExchange::AwaitCut(uint64_t cut_id, int64_t clock) {
+  return Routed([&] { return client_->AwaitCut(cut_id, clock); });
+}
+
+absl::Status RoutedExchange::CommitRegime(uint64_t cut_id, int64_t clock) {
+  return Routed([&] { return client_->CommitRegime(cut_id, clock); });
+}
+
+absl::StatusOr<RegimeSchedule> RoutedExchange::FollowRegimes(int64_t clock) {
+  return Routed([&] { return client_->FollowRegimes(clock); });
+}
+
+std::unique_ptr<CheckpointWriting> RoutedExchange::OpenCheckpoint(
+    uint64_t cut_id) {
+  return client_->OpenCheckpoint(cut_id);
+}
+
 // --- A step ---
 
 void RoutedExchange::BeginStep(const Step& step) {

@@ -53,6 +53,11 @@ class RoutedExchange final : public ParameterExchange {
   absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                          int64_t clock, RowSink sink) override;
   absl::Status EndCut(uint64_t cut_id, int64_t clock) override;
+  absl::Status AwaitCut(uint64_t cut_id, int64_t clock) override;
+  absl::Status CommitRegime(uint64_t cut_id, int64_t clock) override;
+  bool has_regime_news() const override { return client_->has_regime_news(); }
+  absl::StatusOr<RegimeSchedule> FollowRegimes(int64_t clock) override;
+  std::unique_ptr<CheckpointWriting> OpenCheckpoint(uint64_t cut_id) override;
   void BeginStep(const Step& step) override;
   void PullEarly(absl::Span<RowBatch* const> next_rows,
                  int64_t min_clock) override;
@@ -60,6 +65,10 @@ class RoutedExchange final : public ParameterExchange {
   bool step_abandoned() const override { return client_->step_abandoned(); }
   bool was_skipped(int64_t clock) const override {
     return client_->was_skipped(clock);
+  }
+  int64_t open_clock() const override { return client_->open_clock(); }
+  bool was_left_behind(int64_t clock) const override {
+    return client_->was_left_behind(clock);
   }
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<RowBatch* const> next_rows) override;

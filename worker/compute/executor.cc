@@ -72,7 +72,10 @@ class GraphExecutor : public Executor {
   }
   absl::Span<const float> gradient(int i) const override {
     if (!options_.trains) return {};
-    return gradients_.host(static_cast<size_t>(i));
+    const auto index = static_cast<size_t>(i);
+    if (!gradient_memory_[index].is_transient) return gradients_.host(index);
+    if (bound_ == nullptr) return {};
+    return {bound_->gradient(i), static_cast<size_t>(counts_[index])};
   }
   std::shared_ptr<SharedRegion> gradient_region() const override {
     return gradients_.region();
@@ -126,7 +129,6 @@ class GraphExecutor : public Executor {
   // its input, and the zeros of parameters that do not lead to the loss.
   void PlanGradients() {
     if (!options_.trains) return;
-    const std::vector<int64_t> offsets = ParameterMemory::OffsetsFor(counts_);
     std::vector<bool> written(model_->graph().values.size(), false);
     for (size_t p = 0; p < with_gradients_.nodes.size(); ++p) {
       const Node& node = model_->graph().nodes[with_gradients_.nodes[p]];
@@ -135,19 +137,28 @@ class GraphExecutor : public Executor {
           written[node.inputs[i]] = true;
       }
     }
+    gradient_counts_ = counts_;
     for (size_t i = 0; i < counts_.size(); ++i) {
-      gradient_memory_.push_back(
-          {.offset = offsets[i],
-           .bytes = ParameterMemory::BytesOf(counts_[i]),
-           .is_lent = options_.micro_batches == 1 && written[parameters_[i]] &&
-                      !training_.parameters[i].momentum.has_value()});
+      const bool is_lent = options_.micro_batches == 1 &&
+                           written[parameters_[i]] &&
+                           !training_.parameters[i].momentum.has_value();
+      const bool is_transient = is_lent && options_.transient_gradients;
+      gradient_memory_.push_back({.bytes = ParameterMemory::BytesOf(counts_[i]),
+                                  .is_lent = is_lent,
+                                  .is_transient = is_transient});
+      if (is_transient) gradient_counts_[i] = 0;
+    }
+    const std::vector<int64_t> offsets =
+        ParameterMemory::OffsetsFor(gradient_counts_);
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      gradient_memory_[i].offset = offsets[i];
     }
   }
   // Errors: ResourceExhausted: the host or the device has less.
   absl::Status CheckRoom(const ExecutorPlan& plan);
   absl::Span<const int64_t> GradientCounts() const {
     if (!options_.trains) return {};
-    return counts_;
+    return gradient_counts_;
   }
   void FillParameters();
   absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size,
@@ -209,6 +220,7 @@ class GraphExecutor : public Executor {
   Device& device_;
   std::vector<ValueId> parameters_;
   std::vector<int64_t> counts_;                  // by parameter
+  std::vector<int64_t> gradient_counts_;         // likewise; 0: transient
   std::vector<GradientMemory> gradient_memory_;  // likewise
   BackwardGraph with_gradients_;
   BackwardGraph forward_only_;
@@ -219,6 +231,7 @@ class GraphExecutor : public Executor {
   std::vector<RowBatch*> tables_;  // as UseTables said
   std::vector<CachedPlan> plans_;  // latest use first
   DeviceMemory arena_;             // shared by the plans: one runs at a time
+  StepPlan* bound_ = nullptr;      // the training plan that runs
   int64_t training_arena_bytes_ = 0;
   GradientListener* listener_ = nullptr;
   StepRecorder* recorder_ = nullptr;
@@ -240,6 +253,12 @@ absl::Span<const int64_t> GraphExecutor::Lengths() const {
 }
 
 absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
+  if (options_.trains && options_.transient_gradients && !device_.is_host()) {
+    return absl::InvalidArgumentError(
+        "gradients that are freed as soon as they are reduced (SHARDED from "
+        "stage 2 on) are not built for GPUs; use sharding { stage: 1 } or "
+        "resources { device: CPU }");
+  }
   SYNCLINE_RETURN_IF_ERROR(
       CheckGiven(model_->graph(), training_, with_gradients_));
   if (options_.scales_loss) {
@@ -445,6 +464,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .stream = stream_.get(),
        .errors = record_.error(),
        .scale = training && scale_.has_value() ? &*scale_ : nullptr}));
+  bound_ = training ? plan : nullptr;
   return plan;
 }
 
@@ -466,15 +486,16 @@ void GraphExecutor::OnFinal(OpenPart* part, int i) {
   if (!part->status.ok()) return;
   const bool is_gradient = !training_.parameters[i].momentum.has_value();
   if (scale_.has_value() && part->is_last && is_gradient) {
-    scale_->Unscale(*stream_, counts_[i], gradients_.on_device()[i], i);
+    scale_->Unscale(*stream_, counts_[i], part->plan->gradient(i), i);
   }
-  gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
+  const bool is_transient = gradient_memory_[i].is_transient;
+  if (!is_transient) gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
   events_[i]->Record(*stream_);
   copying_.push_back(i);
   if (listener_ != nullptr && part->is_last) {
-    listener_->OnGradientQueued(i, gradients_.on_device()[i], *events_[i]);
+    listener_->OnGradientQueued(i, part->plan->gradient(i), *events_[i]);
   }
-  part->status = Report(part, /*all=*/false);
+  part->status = Report(part, /*all=*/is_transient);
 }
 
 absl::Status GraphExecutor::Report(OpenPart* part, bool all) {

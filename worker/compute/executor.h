@@ -74,6 +74,10 @@ class Executor {
     bool folds_statistics = false;
     // Gradients are wanted in memory that another process of this host can map.
     bool shared_gradients = false;
+    // gradient(i) is valid within on_gradient(i) alone, wherever parts of a
+    // batch do not add up to it: what comes later in backward takes its memory.
+    // On this machine's processors alone.
+    bool transient_gradients = false;
   };
 
   // `model` is shared. Errors: InvalidArgument: an operator, attribute or dtype
@@ -95,8 +99,8 @@ class Executor {
   // at a fixed address. Holds the file's values until written.
   virtual absl::Span<float> parameter(int i) = 0;
   // Gradient of the batch's *summed* loss; valid from on_gradient(i) until the
-  // next TrainStep or Evaluate, which use its memory. Fixed address. Empty
-  // where the options say that nothing is trained.
+  // next TrainStep or Evaluate, which use its memory. Fixed address, but where
+  // it is transient. Empty where the options say that nothing is trained.
   virtual absl::Span<const float> gradient(int i) const = 0;
   // All of them lie in it; null: in memory of this process alone.
   virtual std::shared_ptr<SharedRegion> gradient_region() const = 0;

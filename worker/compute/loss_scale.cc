@@ -1,6 +1,7 @@
 #include "worker/compute/loss_scale.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace syncline::worker {
 
@@ -20,6 +21,27 @@ float LossScale::FactorFor(int64_t batch_size) const {
 
 LossScale::Event LossScale::OnStep(bool overflowed) {
   return overflowed ? OnOverflow() : OnGood();
+}
+
+LossScale::State LossScale::state() const {
+  return {.scale = scale_,
+          .good_steps = good_,
+          .tolerated = hysteresis_ - overflows_left_};
+}
+
+bool LossScale::Restore(const State& state) {
+  int exponent = 0;
+  const bool is_power_of_two = std::isfinite(state.scale) && state.scale > 0 &&
+                               std::frexp(state.scale, &exponent) == 0.5f;
+  if (!dynamic_ || (!is_power_of_two && state.scale != minimum_) ||
+      state.scale < minimum_ || state.scale > kMaximum ||
+      state.good_steps >= window_ || state.tolerated >= hysteresis_) {
+    return false;
+  }
+  scale_ = state.scale;
+  good_ = state.good_steps;
+  overflows_left_ = hysteresis_ - state.tolerated;
+  return true;
 }
 
 LossScale::Event LossScale::OnOverflow() {

@@ -48,6 +48,17 @@ class LossScale {
   // was skipped because it was not.
   Event OnStep(bool overflowed);
 
+  // All that later steps depend on, but for the job's own LossScaleSpec.
+  struct State {
+    float scale = 1;
+    uint32_t good_steps = 0;  // since an overflow, or since it has risen
+    uint32_t tolerated = 0;   // overflows that hysteresis has let pass
+  };
+  State state() const;
+  // Goes on from a state. False, and nothing has changed: no scale of such a
+  // job can be there. REQUIRES: no OnStep yet.
+  bool Restore(const State& state);
+
   // Steps that overflowed so far, whatever followed.
   uint64_t overflows() const { return overflows_; }
 

@@ -30,6 +30,7 @@ class Planner {
     memory_.again_workspaces.resize(positions());
     memory_.again_scratch.resize(positions());
     memory_.ready_steps.assign(spec.parameters.size(), spec.loss_step());
+    memory_.gradient_buffers.assign(spec.parameters.size(), -1);
     gradients_.resize(graph_.values.size());
     gradient_steps_.assign(spec.parameters.size(), -1);
   }
@@ -297,6 +298,13 @@ class Planner {
     for (size_t i = 0; i < spec_.gradients.size(); ++i) {
       const GradientMemory& gradient = spec_.gradients[i];
       if (gradient.is_lent && gradient_steps_[i] < 0) continue;
+      if (gradient.is_transient) {
+        memory_.gradient_buffers[i] =
+            NewBuffer(gradient.bytes, gradient_steps_[i],
+                      memory_.ready_steps[i])
+                .index;
+        continue;
+      }
       memory_.buffers.push_back(
           {.size_bytes = gradient.bytes,
            .first_use = gradient.is_lent ? gradient_steps_[i] : 0,

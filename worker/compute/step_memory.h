@@ -45,6 +45,10 @@ struct GradientMemory {
   // Other things may be there until a training step writes it. REQUIRES: each
   // does.
   bool is_lent = false;
+  // It is in the arena instead, from the step that first writes it to the one
+  // after which it is final; offset and bytes are of no memory then but its
+  // own size. REQUIRES: is_lent.
+  bool is_transient = false;
 };
 
 // Where every value, gradient and workspace of a step is, for one batch size.
@@ -87,6 +91,8 @@ struct StepMemory {
   // By parameter: the first step (>= the loss's) after which its gradient is
   // final and it is not read again.
   std::vector<int> ready_steps;
+  // By parameter: the buffer of its gradient; -1: it is not transient.
+  std::vector<int> gradient_buffers;
   // By parameter: the first step that reads it, itself or a view of it; the
   // loss's if no forward step does.
   std::vector<int> first_reads;

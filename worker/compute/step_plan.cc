@@ -207,6 +207,7 @@ void StepPlan::PlaceBuffers() {
   std::vector<BufferLifetime> buffers = memory_.buffers;
   int64_t gradients_end = 0;
   for (const GradientMemory& gradient : spec_.gradients) {
+    if (gradient.is_transient) continue;
     gradients_end = std::max(gradients_end, gradient.offset + gradient.bytes);
   }
   if (gradients_end > 0) {
@@ -226,6 +227,12 @@ void* StepPlan::BufferAddress(int buffer, const Memory& memory) const {
   return offset >= arena_begin_
              ? memory.arena + (offset - arena_begin_)
              : reinterpret_cast<char*>(memory.gradients[0]) + offset;
+}
+
+float* StepPlan::GradientAddress(int parameter, const Memory& memory) const {
+  const int buffer = memory_.gradient_buffers[parameter];
+  return buffer < 0 ? memory.gradients[parameter]
+                    : static_cast<float*>(BufferAddress(buffer, memory));
 }
 
 std::vector<StepPlan::NodeCost> StepPlan::Costs() const {
@@ -315,7 +322,7 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
     case Place::Kind::kParameter:
       return memory.parameters[place.index];
     case Place::Kind::kGradient:
-      return memory.gradients[place.index];
+      return GradientAddress(place.index, memory);
     case Place::Kind::kRows:
       return const_cast<float*>(staged_[place.index].rows);
     case Place::Kind::kRowGradients:
@@ -343,6 +350,10 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   scale_ = memory.scale;
   for (size_t v = 0; v < values_.size(); ++v) {
     values_[v] = Address(memory_.values[v], memory);
+  }
+  gradients_.clear();
+  for (size_t i = 0; i < memory.gradients.size(); ++i) {
+    gradients_.push_back(GradientAddress(static_cast<int>(i), memory));
   }
   for (size_t p = 0; p < calls_.size(); ++p) BindCall(memory, p);
   scores_ = static_cast<const float*>(values_[spec_.loss_output]);

@@ -114,6 +114,9 @@ class StepPlan {
   };
   absl::Status Bind(const Memory& memory);
 
+  // Of a parameter, since Bind: in Memory.gradients, or in the arena where it
+  // is transient.
+  float* gradient(int parameter) const { return gradients_[parameter]; }
   // Output of the loss's node, in memory of the device.
   const float* scores() const { return scores_; }
   // Puts the loss into the stream: the sum to `loss`, in memory of the device,
@@ -183,6 +186,7 @@ class StepPlan {
   void BindCall(const Memory& memory, size_t position);
   void* Address(const Place& place, const Memory& memory) const;
   void* BufferAddress(int buffer, const Memory& memory) const;
+  float* GradientAddress(int parameter, const Memory& memory) const;
   // Numbers that one sample takes of a value with as many per sample.
   int64_t PerSample(ValueId value) const {
     return ElementCount(shapes_[value]) / spec_.batch_size;
@@ -259,6 +263,7 @@ class StepPlan {
   std::vector<TableAddresses> staged_;  // by table
   const float* labels_ = nullptr;       // of the first sample
   std::vector<const void*> values_;     // by ValueId
+  std::vector<float*> gradients_;       // by parameter
   absl::Span<RowBatch* const> tables_;
   int64_t first_sample_ = 0;
   int64_t first_in_step_ = 0;  // of that sample, over all workers

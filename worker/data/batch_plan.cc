@@ -37,7 +37,8 @@ std::vector<int64_t> BucketSizes(absl::Span<const uint8_t> buckets) {
 }  // namespace
 
 BatchPlan::BatchPlan(const Options& options) : options_(options) {
-  SYNCLINE_CHECK(options.sample_count >= 0 && options.batch_size > 0);
+  SYNCLINE_CHECK(options.sample_count >= 0 && options.batch_size > 0 &&
+                 options.global_batch >= 0);
   SYNCLINE_CHECK(options.rank < options.workers);
   std::vector<int64_t> counts = {options.sample_count};
   if (!options.buckets.empty()) {
@@ -61,6 +62,11 @@ SampleRange BatchPlan::PositionsOf(int64_t step) const {
 
 SampleRange BatchPlan::ShareOf(int64_t step) const {
   const SampleRange all = PositionsOf(step);
+  if (options_.global_batch > 0) {
+    const int64_t begin = all.count * options_.rank / options_.workers;
+    const int64_t end = all.count * (options_.rank + 1) / options_.workers;
+    return {all.first + begin, end - begin};
+  }
   const int64_t before =
       std::min(all.count, options_.rank * options_.batch_size);
   return {all.first + before,

@@ -86,7 +86,10 @@ absl::Status CompareSources(const DataSpec& data, const DataRoot& data_root);
 // Which samples a worker sees when. A pure function of its arguments: the order
 // of an epoch depends on (seed, epoch) alone, and step `s` of an epoch takes
 // the positions [s * workers * batch, (s + 1) * workers * batch) of it, of
-// which rank r gets the r-th run of `batch`. So n workers x batch b see, step
+// which rank r gets the r-th run of `batch`. With a global batch g step `s`
+// takes [s * g, (s + 1) * g) instead, whatever the number of workers, and of
+// its n samples rank r gets the run [n * r / workers, n * (r + 1) / workers).
+// So n workers x batch b see, step
 // by step, what one worker x batch n*b sees. Short last batches are cut in rank
 // order; a rank may get nothing.
 //
@@ -108,7 +111,8 @@ class BatchPlan {
  public:
   struct Options {
     int64_t sample_count = 0;
-    int64_t batch_size = 0;  // per worker
+    int64_t batch_size = 0;    // per worker
+    int64_t global_batch = 0;  // TrainingSpec.global_batch; 0: none
     uint32_t workers = 1;
     uint32_t rank = 0;
     bool shuffle = true;
@@ -120,8 +124,8 @@ class BatchPlan {
   static constexpr int64_t kPieceSamples = 4096;
   explicit BatchPlan(const Options& options);
 
-  // ceil(sample_count / (workers * batch_size)), with buckets the sum of that
-  // over them.
+  // ceil(sample_count / (workers * batch_size)), or of global_batch; with
+  // buckets the sum of that over them.
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   // Sample numbers of `step` (from 0) in `epoch` (from 0); may be empty.
   // Borrowed until the next call.
@@ -146,6 +150,7 @@ class BatchPlan {
     return (options_.window_samples + kPieceSamples - 1) / kPieceSamples;
   }
   int64_t samples_per_step() const {
+    if (options_.global_batch > 0) return options_.global_batch;
     return options_.workers * options_.batch_size;
   }
   // Positions of the epoch's order, of all ranks and of this one.

@@ -60,6 +60,20 @@ absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
   return &slots_[next_++ % slots_.size()];
 }
 
+void Prefetcher::SkipTo(int64_t clock) {
+  SYNCLINE_CHECK(clock >= next_ && clock <= clocks_);
+  MutexLock lock(&mu_);
+  next_ = clock;
+  consumed_ = clock;
+  skipped_to_ = clock;
+  changed_.SignalAll();
+}
+
+bool Prefetcher::IsSkipped(int64_t clock) {
+  MutexLock lock(&mu_);
+  return clock < skipped_to_;
+}
+
 const Batch* Prefetcher::Peek() {
   MutexLock lock(&mu_);
   return next_ < read_ ? &slots_[next_ % slots_.size()] : nullptr;
@@ -82,7 +96,7 @@ void Prefetcher::ReadAhead() {
     const BatchPlan::Moves moves = plan_.TakeMoves();
     for (const SampleRange& range : moves.soon) dataset_->WillRead(range);
     Batch& batch = slots_[clock % slots_.size()];
-    dataset_->Read(samples, &batch);
+    if (!IsSkipped(clock)) dataset_->Read(samples, &batch);
     batch.first_in_step = plan_.FirstInStep(clock % steps);
     for (const SampleRange& range : moves.past) dataset_->HasRead(range);
     MutexLock lock(&mu_);

@@ -38,6 +38,11 @@ class Prefetcher {
   // OutOfRange after the last clock.
   absl::StatusOr<const Batch*> Next(absl::Time deadline);
 
+  // Next goes on with the batch of `clock`; those before it are not read,
+  // unless they have been already. Ends the loan of what Next has returned.
+  // REQUIRES: no clock before the next one's, nor behind the last one's.
+  void SkipTo(int64_t clock);
+
   // The batch that Next will return, if it has been read; else null. Borrowed
   // as that one will be; what Next has returned stays borrowed. Does not block.
   const Batch* Peek();
@@ -50,6 +55,7 @@ class Prefetcher {
   void ReadAhead();
   // Waits until batch `clock` has a free slot; false: closed.
   bool AwaitSlot(int64_t clock);
+  bool IsSkipped(int64_t clock);
 
   const Dataset* const dataset_;
   const int64_t clocks_;
@@ -63,6 +69,7 @@ class Prefetcher {
   // Clocks [first_clock_, read_) were read, [first_clock_, consumed_) may go.
   int64_t read_ ABSL_GUARDED_BY(mu_);
   int64_t consumed_ ABSL_GUARDED_BY(mu_);
+  int64_t skipped_to_ ABSL_GUARDED_BY(mu_) = 0;  // batches below are not wanted
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   int64_t next_;  // the caller's
   std::thread thread_;

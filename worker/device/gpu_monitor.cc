@@ -9,15 +9,10 @@ namespace syncline::worker {
 GpuMonitor::GpuMonitor(Read read, MetricsRegistry* metrics,
                        absl::Duration period)
     : read_(std::move(read)),
-      utilization_(metrics->AddGauge(
-          "syncline_worker_gpu_utilization_ratio",
-          "Share of the last second in which a kernel ran on this worker's "
-          "GPU, of any process. 0 to 1.")),
-      used_bytes_(metrics->AddGauge(
-          "syncline_worker_gpu_memory_used_bytes",
-          "Memory of this worker's GPU that is taken, by all processes.")),
-      memory_bytes_(metrics->AddGauge("syncline_worker_gpu_memory_bytes",
-                                      "Memory of this worker's GPU.")),
+      utilization_(metrics->AddGauge("syncline_worker_gpu_utilization_ratio")),
+      used_bytes_(metrics->AddGauge("syncline_worker_gpu_memory_used_bytes")),
+      memory_bytes_(metrics->AddGauge("syncline_worker_gpu_memory_bytes")),
+      failures_(metrics->AddCounter("syncline_worker_gpu_read_failures_total")),
       task_("gpu-monitor", period, [this] { Update(); }) {}
 
 std::unique_ptr<GpuMonitor> GpuMonitor::Start(const Device& gpu,
@@ -40,7 +35,10 @@ void GpuMonitor::Update() {
     utilization_.Set(usage->utilization);
     used_bytes_.Set(static_cast<double>(usage->used_bytes));
     memory_bytes_.Set(static_cast<double>(usage->memory_bytes));
-  } else if (!std::exchange(has_failed_, true)) {
+    return;
+  }
+  failures_.Add();
+  if (!std::exchange(has_failed_, true)) {
     LogWarning("the GPU's metrics cannot be read").Status(usage.status());
   }
 }

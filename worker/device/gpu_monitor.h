@@ -15,7 +15,7 @@ namespace syncline::worker {
 
 // Metrics of the GPU that a worker computes on, read every two seconds by a
 // thread of its own: syncline_worker_gpu_{utilization_ratio,memory_used_bytes,
-// memory_bytes}. Thread-safe.
+// memory_bytes,read_failures_total}. Thread-safe.
 class GpuMonitor {
  public:
   using Read = std::function<absl::StatusOr<Nvml::Usage>()>;
@@ -35,6 +35,7 @@ class GpuMonitor {
   Gauge& utilization_;
   Gauge& used_bytes_;
   Gauge& memory_bytes_;
+  Counter& failures_;
   bool has_failed_ = false;  // the thread's
   PeriodicTask task_;        // last: it uses the others
 };

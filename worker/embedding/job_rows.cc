@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/step_shares.h"
 #include "common/system/available_memory.h"
 #include "common/wire/routing_table.h"
 #include "worker/data/formats/csv_table.h"
@@ -83,7 +84,7 @@ absl::StatusOr<std::vector<JobRows::Sizes>> JobRows::SizesOf(
       sizes.cached = of_table.cache_rows();
     }
     if (of_table.cache_clocks() > 0) sizes.kept = of_table.cache_rows();
-    sizes.trained.samples_max = spec.training().batch_size();
+    sizes.trained.samples_max = SharesOf(spec).largest;
     sizes.trained.with_gradients = true;
     all.push_back(std::move(sizes));
   }

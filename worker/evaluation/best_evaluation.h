@@ -8,6 +8,11 @@
 
 namespace syncline::worker {
 
+// A metric of an evaluation; not a number where the evaluation has none.
+double EvaluationMetric(const Evaluation& evaluation, Metric metric);
+// The same, so that the larger is the better.
+double EvaluationScore(const Evaluation& evaluation, Metric by);
+
 // Which of a job's evaluations is the best so far (ExportSpec.best_of).
 // Thread-compatible.
 class BestEvaluation {

@@ -32,10 +32,12 @@ CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
       on_evaluation_(std::move(on_evaluation)),
       on_activity_(std::move(on_activity)),
       evaluator_(job.spec(), job.test.get(), job.executor.get()),
-      best_(job.spec().export_().best_of()) {}
+      best_(job.spec().export_().best_of()),
+      stop_(StopRule::Of(job.spec())) {}
 
 absl::Status CutEvaluator::Run(const EpochCut& cut,
-                               const std::atomic<bool>& stopped) {
+                               const std::atomic<bool>& stopped,
+                               const std::string& checkpoint) {
   const int64_t clock = cut.clock;
   const absl::Time start = MonotonicNow();
   told_at_ = start;  // by a call that has to do with the cut
@@ -53,7 +55,11 @@ absl::Status CutEvaluator::Run(const EpochCut& cut,
                             evaluator_.Run(on_batch, read_rows));
   evaluation.set_epoch(epochs_.DoneAt(clock));
   evaluation.set_clock(clock);
-  evaluation.set_final(clock == epochs_.clocks_total);
+  evaluation.set_checkpoint(checkpoint);
+  stop_reason_ = stop_.Offer(evaluation);
+  // The last clock is the end in any case.
+  if (clock == epochs_.clocks_total) stop_reason_.clear();
+  evaluation.set_final(clock == epochs_.clocks_total || !stop_reason_.empty());
   if (best_.Offer(evaluation)) evaluation.set_best(true);
   metrics_->OnEvaluation(evaluation.samples(), MonotonicNow() - start);
   Log(evaluation);
@@ -84,6 +90,7 @@ absl::Status CutEvaluator::OnStoring(int64_t clock, uint64_t bytes) {
     said_at_ = now;
     Say(absl::StrCat(what, ", ", bytes, " bytes"));
   }
+  if (parameters_ == nullptr) return absl::OkStatus();
   if (bytes > 0 && now < told_at_ + ToldPeriod()) return absl::OkStatus();
   told_at_ = now;
   // More than what was done when the last batch was.
@@ -131,7 +138,9 @@ absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
     Say(absl::StrCat("evaluating clock ", clock, ", ", done, " of ", total,
                      " samples"));
   }
-  if (now < told_at_ + ToldPeriod()) return absl::OkStatus();
+  if (parameters_ == nullptr || now < told_at_ + ToldPeriod()) {
+    return absl::OkStatus();
+  }
   told_at_ = now;
   return parameters_->ReportActivity(
       clock, absl::StrCat("evaluating clock ", clock),

@@ -13,6 +13,7 @@
 #include "worker/data/epochs.h"
 #include "worker/evaluation/best_evaluation.h"
 #include "worker/evaluation/evaluator.h"
+#include "worker/evaluation/stop_rule.h"
 #include "worker/exchange/parameter_exchange.h"
 #include "worker/job/job_exchange.h"
 #include "worker/job/prepared_job.h"
@@ -33,12 +34,15 @@ using OnEvaluation = std::function<void(const Evaluation& evaluation,
 
 // Evaluates a job's state at its cuts, on the evaluator or else on the chief:
 // reads the rows that each batch needs, reports its activity to the other
-// ranks, and hands on each evaluation. One thread, apart from StoringProgress.
+// ranks, and hands on each evaluation. Or evaluates its checkpoints, for which
+// no rank waits. One thread, apart from StoringProgress.
 class CutEvaluator {
  public:
   // The objects that are referred to must outlive this one. `on_activity` gets
   // a text for people when an evaluation begins, about once a second while it
-  // runs, and "" when it ends; may be null. REQUIRES: job.test is not null.
+  // runs, and "" when it ends; may be null. `parameters`: null where nobody
+  // waits for an evaluation. REQUIRES: job.test is not null; without
+  // `parameters` the job has no tables.
   CutEvaluator(const PreparedJob& job, const Epochs& epochs,
                ParameterExchange* parameters, WorkerMetrics* metrics,
                OnEvaluation on_evaluation,
@@ -47,9 +51,14 @@ class CutEvaluator {
   // REQUIRES: the executor has the parameters as of `cut`, which
   // is held if the job has tables. Blocks; `stopped` is looked at before each
   // batch. Errors: ParameterExchange's, the executor's; Cancelled: stopped.
-  absl::Status Run(const EpochCut& cut, const std::atomic<bool>& stopped);
+  // `checkpoint`: whose values they are; empty: read from the job.
+  absl::Status Run(const EpochCut& cut, const std::atomic<bool>& stopped,
+                   const std::string& checkpoint = "");
 
   const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+  // Why the job ends with the last evaluation, though it is not of the last
+  // clock (StopSpec); empty: it does not.
+  const std::string& stop_reason() const { return stop_reason_; }
 
  private:
   // Has the rows of a batch, as of the cut.
@@ -73,6 +82,8 @@ class CutEvaluator {
   const std::function<void(const std::string&)> on_activity_;
   Evaluator evaluator_;
   BestEvaluation best_;
+  StopRule stop_;
+  std::string stop_reason_;
   absl::Time told_at_;   // when the ps last got an activity
   absl::Time said_at_;   // when on_activity was last called
   int64_t samples_ = 0;  // of an evaluation

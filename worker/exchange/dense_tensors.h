@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_EXCHANGE_DENSE_TENSORS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct DenseTensors {
   // Keeps the memory above alive. Whatever still reads it after a call was
   // cancelled shares this.
   std::shared_ptr<const void> owner;
+  // In place of `gradients`, which is empty: where a gradient is, within
+  // OnGradientReady of its tensor, and there alone. Null: it stays.
+  std::function<absl::Span<const float>(uint32_t tensor)> gradient_of = nullptr;
 };
 
 }  // namespace syncline::worker

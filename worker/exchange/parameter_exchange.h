@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_EXCHANGE_PARAMETER_EXCHANGE_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -12,7 +13,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/cuts/cut_use.h"
+#include "common/regime/regime_schedule.h"
 #include "worker/embedding/row_batch.h"
+#include "worker/exchange/checkpoint_writing.h"
 
 namespace syncline::worker {
 
@@ -82,6 +85,9 @@ class ParameterExchange {
     std::vector<int64_t> clocks = {};
     // How long the ranks are held at most; none: four times the step timeout.
     std::optional<absl::Duration> hold = {};
+    // CutUse::kRegime: what the job is to train by from the cut on, which is at
+    // one clock of all ranks, the regime's first. `clocks` are raised to it.
+    std::optional<TrainingRegime> regime = {};
   };
   // Announces a cut; returns the clocks that were agreed on. From there on no
   // rank's next step counts until EndCut. A rank that makes steps must make
@@ -100,6 +106,31 @@ class ParameterExchange {
   virtual absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
                                  int64_t clock, RowSink sink) = 0;
   virtual absl::Status EndCut(uint64_t cut_id, int64_t clock) = 0;
+  // EndCut of a cut for kRegime that is reached: its regime is in force. Errors
+  // end the job: some shard may have taken the regime and another one not.
+  virtual absl::Status CommitRegime(uint64_t /*cut_id*/, int64_t /*clock*/) {
+    return absl::UnimplementedError("the regime of this exchange is fixed");
+  }
+  // True if an answer has said that the regime changes, or may change, at the
+  // clock of the values that were read last.
+  virtual bool has_regime_news() const { return false; }
+  // Returns the regimes of the job, once it is decided whether one begins with
+  // step `clock`, the next of this rank: then the step follows it, and its
+  // values have to be read again. Blocks until the cut there has ended. Between
+  // steps.
+  virtual absl::StatusOr<RegimeSchedule> FollowRegimes(int64_t /*clock*/) {
+    return absl::UnimplementedError("the regime of this exchange is fixed");
+  }
+  // Returns when an announced cut is reached, and reads nothing.
+  virtual absl::Status AwaitCut(uint64_t /*cut_id*/, int64_t /*clock*/) {
+    return absl::UnimplementedError("this exchange makes no checkpoints");
+  }
+  // The checkpoint at an announced cut, CutUse::kCheckpoint, that is reached.
+  // It outlives the cut, not this. Null: nothing here is written.
+  virtual std::unique_ptr<CheckpointWriting> OpenCheckpoint(
+      uint64_t /*cut_id*/) {
+    return nullptr;
+  }
 
   // --- A step: BeginStep, OnGradientReady for each tensor (unless sample_count
   // is 0), EndBackward, Wait. None but Wait blocks for other ranks. ---
@@ -138,6 +169,29 @@ class ParameterExchange {
   // is false. REQUIRES: values that step `clock` + 1 computes with, or of a cut
   // at that clock, are what was read last.
   virtual bool was_skipped(int64_t clock) const = 0;
+  // Of jobs whose steps end without some ranks: the clock that is open; a rank
+  // that is behind it goes on there, since its steps in between would count for
+  // nothing. At most that of a cut which is announced and not ended. 0: all
+  // ranks are waited for. REQUIRES: the values of a next step were read last.
+  virtual int64_t open_clock() const { return 0; }
+  // True if step `clock`, the latest, was made without this rank's gradient, as
+  // answers have said so far. Behind a step without `pull` it is true only
+  // where the clock was over before the step began.
+  virtual bool was_left_behind(int64_t /*clock*/) const { return false; }
+  // Steps of all ranks that had no effect, as far as this rank knows; see
+  // JobProgress. Complete after the last step's Wait. None: the ps of the job
+  // know. Thread-safe.
+  struct LeftOut {
+    uint64_t skipped_clocks = 0;
+    uint64_t dropped_blocks = 0;
+
+    friend bool operator==(const LeftOut&, const LeftOut&) = default;
+  };
+  virtual std::optional<LeftOut> left_out() const { return std::nullopt; }
+  // Where left_out() is none: blocks that were dropped before the ps took the
+  // state from the ranks. The ps have them in their totals, and not among the
+  // counts of a worker. Thread-safe.
+  virtual uint64_t dropped_before_ps() const { return 0; }
   // The gradient of `tensor` is final, and its value is not read again in this
   // step. Tensors are numbered as the job's parameters; each comes once, in the
   // order in which backward is done with them.
@@ -157,6 +211,17 @@ class ParameterExchange {
     absl::Duration pull;  // until it was here
   };
   virtual WaitTimes wait_times() const = 0;
+
+  // In place of steps, of a rank of a job that begins behind its last clock:
+  // returns when all ranks may leave.
+  virtual absl::Status Leave(int64_t /*clock*/) { return absl::OkStatus(); }
+
+  // Before CommitRegime, at a cut for kRegime that is reached: all that has to
+  // be there before the regime can be in force. Blocks until the other ranks
+  // have it, too. An error ends the change, and not the job: EndCut follows.
+  virtual absl::Status PrepareRegime(uint64_t /*cut_id*/, int64_t /*clock*/) {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace syncline::worker

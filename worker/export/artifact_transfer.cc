@@ -15,11 +15,15 @@ class SchedulerTransfer : public ArtifactTransfer {
         incarnation_(incarnation),
         session_secret_(std::move(session_secret)) {}
 
-  absl::Status Fetch(const std::string& job_id, const std::string& name,
-                     const std::string& to_file, absl::Time deadline,
-                     Cancellation* cancellation) override {
-    return FetchArtifact(address_, job_id, name, to_file, deadline,
-                         cancellation);
+  absl::Status Fetch(const std::string& job_id, const JobPass& pass,
+                     const std::string& name, const std::string& to_file,
+                     absl::Time deadline, Cancellation* cancellation) override {
+    DownloadRequest download;
+    download.set_job_id(job_id);
+    download.set_name(name);
+    download.set_attempt(pass.attempt);
+    download.set_job_secret(pass.secret);
+    return FetchArtifact(address_, download, to_file, deadline, cancellation);
   }
   absl::Status Upload(const std::string& job_id, const JobPass& pass,
                       const std::string& name, const std::string& from_file,

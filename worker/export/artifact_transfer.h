@@ -19,10 +19,12 @@ namespace syncline::worker {
 class ArtifactTransfer {
  public:
   virtual ~ArtifactTransfer() = default;
-  virtual absl::Status Fetch(const std::string& job_id, const std::string& name,
+  // `pass`: of the job's attempt that this worker takes part in, or that the
+  // file is of.
+  virtual absl::Status Fetch(const std::string& job_id, const JobPass& pass,
+                             const std::string& name,
                              const std::string& to_file, absl::Time deadline,
                              Cancellation* cancellation) = 0;
-  // `pass`: of the job's attempt that the file is of.
   virtual absl::Status Upload(const std::string& job_id, const JobPass& pass,
                               const std::string& name,
                               const std::string& from_file, absl::Time deadline,

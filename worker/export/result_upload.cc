@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/clock.h"
+#include "common/base/fault_points.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/job/kept_results.h"
@@ -56,8 +57,14 @@ ResultUpload::ResultUpload(Options options, ArtifactTransfer* artifacts,
 
 ResultUpload::~ResultUpload() {
   if (!kept_) return;
+  if (dropped()) {
+    RemoveTree(options_.kept_folder).IgnoreError();
+    return;
+  }
   // Folders that have files stay.
-  rmdir(absl::StrCat(options_.kept_folder, "/tables").c_str());
+  for (const char* const part : {"tables", "tensorboard", "logs"}) {
+    rmdir(absl::StrCat(options_.kept_folder, "/", part).c_str());
+  }
   rmdir(options_.kept_folder.c_str());
 }
 
@@ -67,7 +74,7 @@ absl::Status ResultUpload::Put(const std::string& name, const Write& write) {
 }
 
 absl::Status ResultUpload::Finish() const {
-  if (unstored_.empty()) return absl::OkStatus();
+  if (unstored_.empty() || dropped()) return absl::OkStatus();
   return Annotate(last_failure_,
                   absl::StrCat(kNotStored, absl::StrJoin(unstored_, ", "),
                                "; kept on ", options_.hostname, " in ",
@@ -83,9 +90,22 @@ void ResultUpload::Stop() {
   cancellation_.Cancel();
 }
 
+void ResultUpload::Drop() {
+  {
+    MutexLock lock(&mu_);
+    dropped_ = true;
+  }
+  Stop();
+}
+
 bool ResultUpload::stopped() const {
   MutexLock lock(&mu_);
   return stopped_;
+}
+
+bool ResultUpload::dropped() const {
+  MutexLock lock(&mu_);
+  return dropped_;
 }
 
 std::string ResultUpload::PathOf(const std::string& name) const {
@@ -138,6 +158,7 @@ absl::Status ResultUpload::Upload(const std::string& name) {
       OnStored();
       return RemoveTree(PathOf(name));
     }
+    if (dropped()) return absl::CancelledError("stopped");
     Keep();
     LogWarning("result not stored")
         .Job(options_.job_id)
@@ -145,6 +166,7 @@ absl::Status ResultUpload::Upload(const std::string& name) {
         .Field("kept_as", PathOf(name))
         .Status(uploaded);
     if (IsFinal(uploaded) || !Pause(name, uploaded)) {
+      if (dropped()) return absl::CancelledError("stopped");
       GiveUp(name, uploaded);
       return stopped() ? absl::CancelledError("stopped") : absl::OkStatus();
     }
@@ -165,6 +187,7 @@ absl::Status ResultUpload::UploadOnce(const std::string& name) {
         kept_ ? absl::StrCat("; it is on ", options_.hostname, " as ", path)
               : ""));
   });
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kResultUpload));
   return artifacts_->Upload(options_.job_id, options_.pass, name, path,
                             deadline, &cancellation_);
 }

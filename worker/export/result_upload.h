@@ -22,8 +22,8 @@ namespace syncline::worker {
 // stored for `limit`. Meanwhile it reports its activity. A report is repeated
 // only with more progress: a write that hangs is not reported again. From
 // the first failure on the files lie in `kept_folder`, and those that were
-// never stored stay there when the process ends. Used by one thread; Stop from
-// any.
+// never stored stay there when the process ends, unless they are dropped. Used
+// by one thread; Stop and Drop from any.
 class ResultUpload {
  public:
   struct Options {
@@ -59,11 +59,14 @@ class ResultUpload {
 
   // The folder where results stay that could not be stored; empty: none are.
   std::string LeftFolder() const {
-    return kept_ && !unstored_.empty() ? options_.kept_folder : "";
+    return kept_ && !unstored_.empty() && !dropped() ? options_.kept_folder
+                                                     : "";
   }
 
   // Ends waits, and an upload that is under way. Thread-safe.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  // The same, and nothing stays: what is not stored is no result. Thread-safe.
+  void Drop() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   std::string PathOf(const std::string& name) const;
@@ -84,6 +87,7 @@ class ResultUpload {
   void SayWaiting(const std::string& name, const absl::Status& why,
                   absl::Time now);
   bool stopped() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool dropped() const ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   ArtifactTransfer* const artifacts_;
@@ -100,6 +104,7 @@ class ResultUpload {
   mutable Mutex mu_;
   CondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  bool dropped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace syncline::worker

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -11,20 +12,35 @@
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
 #include "common/cuts/cut_use.h"
+#include "common/job/compression_rules.h"
+#include "common/job/quorum_validator.h"
 #include "common/job/step_limits.h"
+#include "common/job/strategy_change.h"
 #include "common/system/log.h"
 #include "common/update/update_spec.h"
 #include "worker/client/current_routing.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/routed_exchange.h"
+#include "worker/client/state_client.h"
 #include "worker/client/statistics_client.h"
+#include "worker/exchange/hybrid_exchange.h"
+#include "worker/job/compression_options.h"
+#include "worker/job/switching_exchange.h"
+#include "worker/peers/block_owners.h"
+#include "worker/peers/evaluator_exchange.h"
+#include "worker/peers/peer_checkpoints.h"
+#include "worker/peers/peer_exchange.h"
+#include "worker/peers/peer_folds.h"
+#include "worker/peers/peer_link.h"
+#include "worker/peers/start_files.h"
 
 namespace syncline::worker {
 namespace {
 
 // A cut under which rows are read, batch by batch for an evaluation or all for
-// the export, or that an evaluator has still to come to, is held for as long as
-// that takes: who hangs is noticed by its silence.
+// the export, that an evaluator has still to come to, or whose evaluation
+// decides whether the job ends there, is held for as long as that takes: who
+// hangs is noticed by its silence.
 constexpr absl::Duration kLongHold = absl::Hours(24);
 
 // By parameter: its position in the order in which forward reads them.
@@ -48,6 +64,13 @@ absl::Duration StepTimeout(const PreparedJob& job) {
   return absl::Seconds(job.spec().limits().step_timeout_seconds());
 }
 
+// Of what a rank does where the strategy changes. The ranks that are done wait
+// for the step timeout by the strategy before: who waits in vain here has to
+// say so before that is over, or the job fails and not the change.
+absl::Duration ChangeTimeout(const PreparedJob& job) {
+  return StepTimeout(job) / 2;
+}
+
 std::shared_ptr<CurrentRouting> MakeRouting(const PreparedJob& job,
                                             const JobProcess& process) {
   Caller caller;
@@ -62,9 +85,11 @@ std::shared_ptr<CurrentRouting> MakeRouting(const PreparedJob& job,
   return *std::move(routing);
 }
 
-// All but what the routing says.
+// All but what the routing says. `goes_on`: the rank has trained without this
+// client before.
 PsClient::Options ClientOptionsOf(const PreparedJob& job,
-                                  const JobProcess& process) {
+                                  const JobProcess& process,
+                                  const RegimeSchedule& regimes, bool goes_on) {
   PsClient::Options options;
   options.job_id = job.assignment.job_id();
   options.rank = job.rank;
@@ -73,15 +98,26 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.step_timeout = StepTimeout(job);
   options.cut_series =
       job.is_evaluator() ? CutSeries::kEvaluator : CutSeries::kChief;
-  options.regimes = job.regimes;
-  options.clip_norm = job.spec().optimizer().clip_norm() > 0;
+  options.regimes = regimes;
+  options.clip_norm = job.spec().optimizer().clip_norm() > 0 &&
+                      !WorkersHaveMomentum(job.spec());
   options.trust_ratio = job.spec().optimizer().kind() == OptimizerSpec::LAMB;
+  options.leaves_behind = LeavesBehind(job.spec().consistency().mode());
   options.has_tables = job.rows != nullptr;
   options.on_non_finite = GradientPolicyOf(job.spec());
+  if (!job.is_evaluator()) {
+    options.compressor = CompressorOptionsOf(job.spec(), job.regimes, job.rank);
+    options.clip_before_compression =
+        ClipBeforeCompression(job.spec(), job.assignment.workers_size());
+  }
+  options.counts = job.counts.get();
   options.telemetry = process.metrics->client();
   options.shared_memory = process.shared_memory;
   options.carry_over = std::make_shared<CarryOver>();
-  if (job.assignment.start_clock() > 0) options.carry_over->non_finite.reset();
+  options.own_checkpoint_folders = job.spec().checkpoint().directory().empty();
+  if (goes_on || job.assignment.start_clock() > 0) {
+    options.carry_over->non_finite.reset();
+  }
   return options;
 }
 
@@ -101,15 +137,18 @@ std::unique_ptr<ParameterExchange> MakeClient(
                                     std::move(tensors));
 }
 
+// `tensors`: those that are on the ps.
 std::unique_ptr<ParameterExchange> MakeParameters(
-    const PreparedJob& job, const JobProcess& process,
-    std::shared_ptr<CurrentRouting> routing) {
+    const PreparedJob& job, const JobProcess& process, DenseTensors tensors,
+    std::shared_ptr<CurrentRouting> routing, const RegimeSchedule& regimes,
+    bool goes_on) {
   RoutedExchange::Options options;
   options.routing = std::move(routing);
-  options.make_client = [options = ClientOptionsOf(job, process), process,
-                         tensors = DenseTensorsOf(job)](const auto& routed) {
-    return MakeClient(options, process, tensors, routed);
-  };
+  options.make_client =
+      [options = ClientOptionsOf(job, process, regimes, goes_on), process,
+       tensors = std::move(tensors)](const auto& routed) {
+        return MakeClient(options, process, tensors, routed);
+      };
   if (job.rows != nullptr) {
     options.on_routing = [rows = job.rows](const RoutingTable& table) {
       rows->UseRouting(table);
@@ -131,10 +170,205 @@ std::unique_ptr<StatisticsClient> MakeStatistics(
   return std::make_unique<StatisticsClient>(options);
 }
 
+// Of the ps; PrepareJob has read the routing.
+uint32_t ShardCountOf(const JobAssignment& assignment) {
+  return static_cast<uint32_t>(assignment.routing().shard_ps().empty()
+                                   ? assignment.ps_size()
+                                   : assignment.routing().shard_ps_size());
+}
+
+PeerCheckpoints::Options CheckpointOptionsOf(const PreparedJob& job) {
+  constexpr absl::Duration kPushWaitMax = absl::Seconds(60);
+  const CheckpointSpec& spec = job.spec().checkpoint();
+  PeerCheckpoints::Options options;
+  options.job_id = job.assignment.job_id();
+  options.folder = absl::StrCat(spec.directory(), "/", options.job_id);
+  // Behind those of the ps. Ps that are reserved for a change of the strategy
+  // write none.
+  if (job.spec().strategy() == HYBRID) {
+    options.first_part = ShardCountOf(job.assignment);
+  }
+  options.keep_last = std::max<uint32_t>(spec.keep_last(), 1);
+  options.keep_every = spec.keep_every();
+  if (spec.has_copy_bytes()) options.copy_bytes = spec.copy_bytes();
+  // The other ranks must not give this one up meanwhile.
+  options.push_wait_max = std::min(kPushWaitMax, StepTimeout(job) / 2);
+  return options;
+}
+
+GoOnCheck GoOnOf(const JobProcess& process) {
+  if (process.go_on != nullptr) return process.go_on;
+  return [] { return absl::OkStatus(); };
+}
+
+// The group of an attempt's first clock has the attempt as its epoch; one from
+// a later clock on has a later epoch.
+absl::StatusOr<std::shared_ptr<PeerLink>> JoinGroup(const PreparedJob& job,
+                                                    const JobProcess& process,
+                                                    int64_t clock) {
+  constexpr int kAttemptBits = 24;
+  PeerGroup group = PeerGroupOf(job);
+  absl::Duration patience = StepTimeout(job);
+  if (clock > job.assignment.start_clock()) {
+    group.epoch += static_cast<uint64_t>(clock) << kAttemptBits;
+    patience = ChangeTimeout(job);
+  }
+  const GoOnCheck go_on = GoOnOf(process);
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::unique_ptr<PeerTransport> transport,
+      process.join_peers(job.assignment, group, patience, go_on));
+  return std::make_shared<PeerLink>(
+      PeerLink::Options{
+          .label =
+              absl::StrCat("job ", group.job, " on ", group.NameOf(group.rank)),
+          .step_timeout = StepTimeout(job),
+          .ranks = static_cast<uint32_t>(job.assignment.workers_size())},
+      std::move(transport));
+}
+
+absl::StatusOr<BlockMap> OwnedBlocksOf(const PreparedJob& job) {
+  return OwnedBlocks(TensorSizesOf(job.training),
+                     static_cast<uint32_t>(job.assignment.workers_size()));
+}
+
+absl::StatusOr<JobExchange> MakeEvaluatorExchange(const PreparedJob& job,
+                                                  const JobProcess& process) {
+  SYNCLINE_ASSIGN_OR_RETURN(BlockMap blocks, OwnedBlocksOf(job));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::shared_ptr<PeerLink> link,
+      JoinGroup(job, process, job.assignment.start_clock()));
+  JobExchange exchange;
+  exchange.parameters = std::make_unique<EvaluatorExchange>(
+      std::move(blocks), BucketSizes(), DenseTensorsOf(job), std::move(link));
+  return exchange;
+}
+
+// The exchange of this rank in the group, by the last of the regimes.
+absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
+    const PreparedJob& job, const JobProcess& process,
+    const RegimeSchedule& regimes, std::shared_ptr<const StartFiles> start,
+    std::shared_ptr<PeerLink> link) {
+  PeerExchange::Options options;
+  options.replicates =
+      regimes.regimes().back().strategy != TrainingRegime::Strategy::kSharded;
+  options.frees_gradients = FreesGradients(job.spec());
+  SYNCLINE_ASSIGN_OR_RETURN(options.update, ReadUpdate(job.spec(), regimes));
+  options.needs_total_clocks =
+      EndsWithTheJob(options.update.rule.learning_rate.schedule) &&
+      options.update.rule.learning_rate.total_clocks == 0;
+  for (const auto& parameter : job.training.parameters) {
+    options.momenta.push_back(parameter.momentum);
+  }
+  options.telemetry = process.metrics->client();
+  SYNCLINE_ASSIGN_OR_RETURN(BlockMap blocks, OwnedBlocksOf(job));
+  if (job.spec().has_checkpoint()) {
+    options.checkpoints = CheckpointOptionsOf(job);
+  }
+  options.start = std::move(start);
+  options.go_on = GoOnOf(process);
+  return PeerExchange::Create(std::move(options), std::move(blocks),
+                              DenseTensorsOf(job), std::move(link));
+}
+
+// Its strategy may change while it runs. One whose evaluator takes part keeps
+// it.
+bool MaySwitch(const PreparedJob& job, const JobProcess& process) {
+  if (job.has_evaluator() || process.join_peers == nullptr) return false;
+  for (const Strategy strategy : {PARAMETER_SERVER, ALL_REDUCE, SHARDED}) {
+    if (strategy == job.spec().strategy()) continue;
+    if (CheckTrainsBy(job.spec(), strategy).ok()) return true;
+  }
+  return false;
+}
+
+// In front of `first`, where the strategy may change. `peers`: the same, or
+// null. `routing`: null where there are no ps.
+std::unique_ptr<ParameterExchange> MakeSwitching(
+    const PreparedJob& job, const JobProcess& process,
+    std::unique_ptr<ParameterExchange> first, PeerExchange* peers,
+    std::shared_ptr<CurrentRouting> routing) {
+  SwitchingExchange::Options options;
+  options.label =
+      absl::StrCat("job ", job.assignment.job_id(), " on ", job.task_name());
+  options.rank = job.rank;
+  options.step_timeout = StepTimeout(job);
+  options.regimes = job.regimes;
+  const auto update = ReadUpdate(job.spec(), job.regimes);
+  SYNCLINE_CHECK(update.ok());  // PrepareJob has read it
+  options.arrays = 1 + static_cast<uint32_t>(OptimizerSlots(update->optimizer));
+  if (routing != nullptr) {
+    options.state = std::make_unique<StateClient>(
+        StateClient::Options{.job_id = job.assignment.job_id(),
+                             .routing = routing,
+                             .timeout = ChangeTimeout(job)});
+    options.make_ps = [&job, process, routing](const RegimeSchedule& regimes) {
+      return MakeParameters(job, process, DenseTensorsOf(job), routing, regimes,
+                            /*goes_on=*/true);
+    };
+  }
+  options.join = [&job, process](int64_t clock) {
+    return JoinGroup(job, process, clock);
+  };
+  options.make_peers = [&job, process](const RegimeSchedule& regimes,
+                                       std::shared_ptr<PeerLink> link) {
+    return MakePeers(job, process, regimes, /*start=*/nullptr, std::move(link));
+  };
+  return std::make_unique<SwitchingExchange>(std::move(options),
+                                             std::move(first), peers);
+}
+
+absl::StatusOr<JobExchange> MakePeerExchange(const PreparedJob& job,
+                                             const JobProcess& process) {
+  if (process.join_peers == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat(job.task_name(), " of job ", job.assignment.job_id(),
+                     ": this process has no way to the other workers"));
+  }
+  if (job.is_evaluator()) return MakeEvaluatorExchange(job, process);
+  std::shared_ptr<const StartFiles> start;
+  if (job.assignment.has_start_from()) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        start, StartFiles::Open(job.assignment,
+                                absl::StrCat("job ", job.assignment.job_id(),
+                                             ", ", job.task_name())));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::shared_ptr<PeerLink> link,
+      JoinGroup(job, process, job.assignment.start_clock()));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::unique_ptr<PeerExchange> peers,
+      MakePeers(job, process, job.regimes, std::move(start), link));
+  JobExchange exchange;
+  PeerExchange* const first = peers.get();
+  exchange.parameters = std::move(peers);
+  if (FoldsStatistics(job.spec())) {
+    exchange.folds = std::make_unique<PeerFolds>(link);
+  }
+  if (!MaySwitch(job, process)) return exchange;
+  exchange.parameters = MakeSwitching(
+      job, process, std::move(exchange.parameters), first,
+      job.assignment.ps_size() > 0 ? MakeRouting(job, process) : nullptr);
+  return exchange;
+}
+
+// The dense part as without ps, and the rows by a client that has no tensor.
+absl::StatusOr<JobExchange> MakeHybridExchange(const PreparedJob& job,
+                                               const JobProcess& process) {
+  SYNCLINE_ASSIGN_OR_RETURN(JobExchange exchange,
+                            MakePeerExchange(job, process));
+  DenseTensors none;
+  none.owner = job.memory();  // of the rows
+  exchange.parameters = std::make_unique<HybridExchange>(
+      std::move(exchange.parameters),
+      MakeParameters(job, process, std::move(none), MakeRouting(job, process),
+                     job.regimes, /*goes_on=*/false));
+  return exchange;
+}
+
 // The evaluator reads a cut that this rank, the chief, announces: it knows the
 // cut by its clock. So does the chief know the evaluator's last one.
 bool IsForTheEvaluator(const PreparedJob& job) {
-  return job.has_evaluator() && !job.is_evaluator();
+  return job.evaluator_reads_cuts() && !job.is_evaluator();
 }
 
 // Workers were past an epoch's end: an earlier cut was not to be had, or was
@@ -176,10 +410,39 @@ void JobExchange::Cancel(const absl::Status& reason) const {
   if (folds != nullptr) folds->Cancel(reason);
 }
 
-JobExchange MakeJobExchange(const PreparedJob& job, const JobProcess& process) {
+absl::StatusOr<JobExchange> MakeJobExchange(const PreparedJob& job,
+                                            const JobProcess& process) {
+  if (!job.regimes.regimes().back().has_ps()) {
+    return MakePeerExchange(job, process);
+  }
+  if (job.spec().strategy() == HYBRID) return MakeHybridExchange(job, process);
   const std::shared_ptr<CurrentRouting> routing = MakeRouting(job, process);
-  return {.parameters = MakeParameters(job, process, routing),
-          .folds = MakeStatistics(job, process, routing)};
+  JobExchange exchange;
+  exchange.parameters = MakeParameters(job, process, DenseTensorsOf(job),
+                                       routing, job.regimes, /*goes_on=*/false);
+  exchange.folds = MakeStatistics(job, process, routing);
+  if (!MaySwitch(job, process)) return exchange;
+  exchange.parameters =
+      MakeSwitching(job, process, std::move(exchange.parameters),
+                    /*peers=*/nullptr, routing);
+  return exchange;
+}
+
+PeerGroup PeerGroupOf(const PreparedJob& job) {
+  PeerGroup group;
+  group.job = job.assignment.job_id();
+  group.epoch = job.assignment.attempt();
+  group.rank = job.rank;
+  const auto add = [&](const Participant& participant) {
+    const Task& task = participant.member().task();
+    group.peers.push_back(
+        {absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
+                      task.index()),
+         participant.member().address()});
+  };
+  for (const Participant& worker : job.assignment.workers()) add(worker);
+  if (job.evaluator_reads_cuts()) add(job.assignment.evaluator());
+  return group;
 }
 
 DenseTensors DenseTensorsOf(const PreparedJob& job) {
@@ -187,10 +450,17 @@ DenseTensors DenseTensorsOf(const PreparedJob& job) {
   const int count = static_cast<int>(job.training.parameters.size());
   for (int i = 0; i < count; ++i) {
     tensors.values.push_back(job.executor->parameter(i));
-    tensors.gradients.push_back(job.executor->gradient(i));
+    if (!FreesGradients(job.spec())) {
+      tensors.gradients.push_back(job.executor->gradient(i));
+    }
     tensors.names.push_back(job.training.parameters[i].name);
     tensors.running_means.push_back(
         job.training.parameters[i].momentum.has_value());
+  }
+  if (FreesGradients(job.spec())) {
+    tensors.gradient_of = [executor = job.executor.get()](uint32_t tensor) {
+      return executor->gradient(static_cast<int>(tensor));
+    };
   }
   tensors.first_use = FirstUse(job.training, job.model->graph());
   tensors.gradient_region = job.executor->gradient_region();
@@ -208,7 +478,8 @@ absl::StatusOr<std::optional<EpochCut>> AnnounceCut(
     ParameterExchange* exchange) {
   const int64_t end = epochs.EndOf(clock);
   std::optional<absl::Duration> hold;
-  if (job.rows != nullptr || job.has_evaluator()) {
+  if (job.rows != nullptr || job.evaluator_reads_cuts() ||
+      job.spec().has_stop()) {
     hold =
         std::max(kLongHold,
                  kHoldTimeouts *

@@ -9,10 +9,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/system/memory_claim.h"
+#include "worker/collectives/peer_transport.h"
 #include "worker/data/epochs.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/parameter_exchange.h"
 #include "worker/exchange/step_folds.h"
+#include "worker/job/peer_joining.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 
@@ -36,15 +39,27 @@ struct JobProcess {
   uint64_t incarnation = 0;
   bool shared_memory = true;         // with a ps on this host
   WorkerMetrics* metrics = nullptr;  // outlives the exchange
+  // For jobs whose workers reduce among themselves; null: this process fails
+  // them.
+  JoinPeers join_peers = nullptr;
+  // An error ends the joining, and the taking of memory. May be null.
+  GoOnCheck go_on = nullptr;
   // A ps is out of reach (FanoutCall), from a thread of gRPC; may be null.
   std::function<void(const Member& peer, absl::Duration out_of_reach,
                      const absl::Status& error)>
       on_unreachable = nullptr;
 };
 
-// The one place that knows which implementation a job has: today the ps of its
-// assignment. REQUIRES: `job` is complete. It need not outlive the exchange.
-JobExchange MakeJobExchange(const PreparedJob& job, const JobProcess& process);
+// The one place that knows which implementation a job has: the ps of its
+// assignment, the other ranks, one after the other where the strategy changes,
+// or both. REQUIRES: `job` is complete, and outlives the exchange. Errors, of a
+// job whose workers reduce among themselves when it begins: those of join_peers
+// and of PeerExchange::Create.
+absl::StatusOr<JobExchange> MakeJobExchange(const PreparedJob& job,
+                                            const JobProcess& process);
+
+// The ranks of a job without ps, and behind them its evaluator.
+PeerGroup PeerGroupOf(const PreparedJob& job);
 
 // The executor's parameters and gradients. REQUIRES: `job` is complete.
 DenseTensors DenseTensorsOf(const PreparedJob& job);

@@ -2,16 +2,26 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/job/step_shares.h"
+#include "common/job/strategy_change.h"
+#include "common/job/strategy_rules.h"
 #include "common/regime/job_regimes.h"
+#include "common/update/update_spec.h"
 #include "common/wire/block_map.h"
 #include "worker/client/ps_client.h"
 #include "worker/compute/loss.h"
 #include "worker/compute/planned_gpu.h"
 #include "worker/data/prefetcher.h"
 #include "worker/embedding/job_rows.h"
+#include "worker/job/compression_options.h"
 #include "worker/job/prepared_job.h"
+#include "worker/peers/block_owners.h"
+#include "worker/peers/peer_exchange.h"
 
 namespace syncline::worker {
 namespace {
@@ -60,6 +70,67 @@ absl::StatusOr<int64_t> MessageBytes(const JobSpec& spec,
   return bytes;
 }
 
+// What compression takes of a rank.
+absl::StatusOr<int64_t> ResidualBytes(const JobSpec& spec,
+                                      const TrainingGraph& training) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
+  return static_cast<int64_t>(CompressionBytes(spec, regimes, training));
+}
+
+// The strategies that the job begins with and that its rules lead to.
+std::vector<Strategy> StrategiesOf(const JobSpec& spec) {
+  std::vector<Strategy> strategies = {spec.strategy()};
+  for (const RegimeRule& rule : spec.regimes()) {
+    const Strategy strategy = rule.then().strategy();
+    if (strategy == STRATEGY_UNSPECIFIED ||
+        absl::c_linear_search(strategies, strategy)) {
+      continue;
+    }
+    strategies.push_back(strategy);
+  }
+  return strategies;
+}
+
+// What the rank that owns most holds besides its executor. Where the strategy
+// changes from one without ps to another one, it holds the state of both.
+absl::Status PlanAmongWorkers(const JobSpec& spec,
+                              absl::Span<const Strategy> strategies,
+                              const TrainingGraph& training, WorkerPlan* plan) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
+                            ReadUpdate(spec, regimes));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const BlockMap map,
+      OwnedBlocks(TensorSizesOf(training), spec.resources().workers()));
+  std::optional<PeerExchange::CopyRoom> copies;
+  if (spec.has_checkpoint()) {
+    copies.emplace();
+    if (spec.checkpoint().has_copy_bytes()) {
+      copies->bytes = spec.checkpoint().copy_bytes();
+    }
+  }
+  for (uint32_t rank = 0; rank < map.shard_count(); ++rank) {
+    PeerExchange::Memory memory;
+    for (const Strategy strategy : strategies) {
+      const PeerExchange::Memory one = PeerExchange::MemoryOf(
+          update, map, rank, strategy != SHARDED, FreesGradients(spec), copies);
+      memory.value_bytes += one.value_bytes;
+      memory.slot_bytes += one.slot_bytes;
+      memory.gradient_bytes += one.gradient_bytes;
+      memory.copy_bytes += one.copy_bytes;
+    }
+    if (memory.bytes() <= plan->updated_bytes + plan->slot_bytes +
+                              plan->waiting_bytes + plan->copy_bytes) {
+      continue;
+    }
+    plan->updated_bytes = memory.value_bytes;
+    plan->slot_bytes = memory.slot_bytes;
+    plan->waiting_bytes = memory.gradient_bytes;
+    plan->copy_bytes = memory.copy_bytes;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
                                       std::shared_ptr<const Model> model,
                                       const TrainingGraph& training) {
@@ -75,7 +146,7 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
                             JobRowsBytes(spec, *model, training, evaluates));
   SYNCLINE_ASSIGN_OR_RETURN(
       const int64_t batch,
-      BatchBytes(spec, *model, training, spec.training().batch_size()));
+      BatchBytes(spec, *model, training, SharesOf(spec).largest));
   plan.batch_bytes = (Prefetcher::Options().depth + 1) * batch;
   if (evaluates) {
     SYNCLINE_ASSIGN_OR_RETURN(
@@ -83,7 +154,25 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
         BatchBytes(spec, *model, training, spec.training().eval_batch_size()));
     plan.batch_bytes += evaluated;
   }
+  std::vector<Strategy> among_workers;
+  bool has_ps = false;
+  for (const Strategy strategy : StrategiesOf(spec)) {
+    const StrategyRule* const rule = FindStrategyRule(strategy);
+    if (rule == nullptr || rule->has_ps) has_ps = true;
+    if (rule != nullptr && (!rule->has_ps || rule->tables_apart)) {
+      among_workers.push_back(strategy);
+    }
+  }
+  if (trains && !among_workers.empty()) {
+    SYNCLINE_RETURN_IF_ERROR(
+        PlanAmongWorkers(spec, among_workers, training, &plan));
+  }
+  if (!has_ps) return plan;
   SYNCLINE_ASSIGN_OR_RETURN(plan.message_bytes, MessageBytes(spec, training));
+  if (trains) {
+    SYNCLINE_ASSIGN_OR_RETURN(plan.residual_bytes,
+                              ResidualBytes(spec, training));
+  }
   return plan;
 }
 

@@ -1,19 +1,32 @@
 #include "worker/job/prepared_job.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/status_macros.h"
+#include "common/job/compression_rules.h"
+#include "common/job/job_spec_problems.h"
 #include "common/job/precision_validator.h"
+#include "common/job/step_shares.h"
+#include "common/job/strategy_rules.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/available_memory.h"
+#include "common/system/free_disk.h"
 #include "common/system/log.h"
 #include "common/system/malloc_policy.h"
+#include "common/system/memory_claim.h"
+#include "common/update/update_spec.h"
 #include "common/wire/routing_table.h"
 #include "worker/compute/batch_fit.h"
 #include "worker/data/data_fingerprint.h"
+#include "worker/job/compression_options.h"
+#include "worker/peers/block_owners.h"
+#include "worker/peers/start_files.h"
 
 namespace syncline::worker {
 namespace {
@@ -43,12 +56,13 @@ class Preparation {
       : job_(*job), options_(options), problems_(*problems) {}
 
   void Run(std::string model_bytes) {
-    if (job_.is_evaluator()) {
+    if (!job_.trains()) {
       *job_.assignment.mutable_spec() = EvaluatorSpec(spec());
     }
     ReadRegimesOfJob();
     if (!ResolveModel(std::move(model_bytes))) return;
     CheckPlacement();
+    CheckSeesCheckpoints();
     OpenData();
     CreateExecutor();
     CreateRows();
@@ -114,8 +128,85 @@ class Preparation {
           "daemons of one version?");
       return;
     }
-    const auto routing = RoutingTable::Create(job_.assignment);
-    if (!routing.ok()) AddProblems("assignment", routing.status());
+    if (OnlyEvaluates(spec())) return;  // it has no shards
+    // Also where they are reserved.
+    if (!IsWithoutPs(spec()) || spec().resources().ps() > 0) {
+      const auto routing = RoutingTable::Create(job_.assignment);
+      if (!routing.ok()) AddProblems("assignment", routing.status());
+    }
+    if (!job_.regimes.regimes().back().has_ps() ||
+        spec().strategy() == HYBRID) {
+      CheckAmongWorkers();
+    }
+  }
+
+  // What the workers have that ps have otherwise.
+  void CheckAmongWorkers() {
+    const auto blocks =
+        OwnedBlocks(TensorSizesOf(job_.training),
+                    static_cast<uint32_t>(job_.assignment.workers_size()));
+    if (!blocks.ok()) return AddProblems("assignment", blocks.status());
+    if (job_.assignment.ps_size() > 0 && spec().resources().ps() == 0) {
+      problems_.emplace_back(
+          "assignment: strategy is one without ps, and there are some; are all "
+          "daemons of one version?");
+    }
+    if (job_.is_evaluator()) return;  // it gets its values from the chief
+    CheckCheckpointFolder();
+    if (job_.assignment.has_start_from()) {
+      const absl::Status start = CheckStartFiles(*blocks);
+      if (!start.ok()) problems_.emplace_back(start.message());
+    } else if (job_.assignment.start_clock() > 0) {
+      problems_.push_back(absl::StrCat(
+          "assignment: start_clock is ", job_.assignment.start_clock(),
+          ", without a checkpoint whose values those would be"));
+    }
+  }
+
+  // A folder that cannot be written to is found before the job runs.
+  void CheckCheckpointFolder() {
+    if (!spec().has_checkpoint()) return;
+    const auto free = FreeDiskBytes(spec().checkpoint().directory());
+    if (!free.ok()) AddProblems("checkpoint.directory", free.status());
+  }
+
+  // The evaluator of checkpoints names each one that it does not see, while
+  // training goes on. That it sees none, because the file system of their
+  // folder is not there, is found before the job runs. Folders below the first
+  // one may still be made by the others, which prepare the job at the same
+  // time. A later attempt, of a job that has trained, is not lost for this.
+  void CheckSeesCheckpoints() {
+    if (!job_.is_evaluator() || !EvaluatesCheckpoints(spec()) ||
+        job_.assignment.attempt() > 1) {
+      return;
+    }
+    const std::filesystem::path folder = spec().checkpoint().directory();
+    std::error_code error;
+    if (std::filesystem::is_directory(folder, error)) return;
+    const std::filesystem::path below = folder.relative_path();
+    if (below.empty()) return;
+    const std::filesystem::path first = folder.root_path() / *below.begin();
+    if (first == folder || std::filesystem::is_directory(first, error)) return;
+    problems_.push_back(absl::StrCat(
+        "checkpoint.directory: the evaluator does not see ", first.string(),
+        ", below which the checkpoints are that evaluate.checkpoints has it "
+        "read"));
+  }
+
+  // Reads every byte, as the exchange will: what is damaged costs the attempt
+  // no step, and the scheduler goes back to the checkpoint before.
+  absl::Status CheckStartFiles(const BlockMap& blocks) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const auto start,
+        StartFiles::Open(job_.assignment,
+                         absl::StrCat("job ", job_.assignment.job_id(), ", ",
+                                      job_.task_name())));
+    SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
+                              ReadUpdate(spec(), job_.regimes));
+    return start
+        ->Read(blocks, update.optimizer, options_.go_on,
+               [](const BlockStateReader::Piece&) {})
+        .status();
   }
 
   bool AgreesWithAssignment() const {
@@ -195,14 +286,14 @@ class Preparation {
     if (!shape.has_value()) return;
     const DataSpec& data = spec().data();
     const ReadWatch watch(options_.on_read);
-    if (!job_.is_evaluator()) {
+    if (job_.trains()) {
       job_.train = Open("data.train", data.train(), *shape);
     }
     if (Evaluates() && data.has_test()) {
       job_.test = Open("data.test", data.test(), *shape);
       const absl::Status same = CompareSources(data, options_.data_root);
       if (!same.ok()) AddProblems("data.test", same);
-    } else if (job_.is_evaluator()) {
+    } else if (!job_.trains()) {
       problems_.emplace_back(
           "data.test: missing, and this is the job's evaluator");
     }
@@ -249,9 +340,9 @@ class Preparation {
                        ? static_cast<int>(spec().training().threads())
                        : options_.threads;
     options.threads = job_.threads;
-    options.trains = !job_.is_evaluator();
-    options.shared_gradients =
-        options_.shared_memory && !job_.is_evaluator() && HasPsOnThisHost();
+    options.trains = job_.trains();
+    options.shared_gradients = options_.shared_memory && job_.trains() &&
+                               spec().strategy() != HYBRID && HasPsOnThisHost();
     const auto device = ChooseDevice(spec().resources().device(), options_);
     if (!device.ok()) {
       return problems_.push_back(std::string(device.status().message()));
@@ -275,11 +366,41 @@ class Preparation {
           .Job(job_.assignment.job_id())
           .Field("note", note);
     }
+    SayHowItCompresses();
     ReleaseValuesOf(job_.training.parameters);
     // A freed copy of the file's values makes room for the gradients.
     ReturnFreedMemory();
     const absl::Status resident = job_.executor->MakeResident(options_.go_on);
-    if (!resident.ok()) AddProblems("model", resident);
+    if (!resident.ok()) return AddProblems("model", resident);
+    CheckRoomForCompression();
+  }
+
+  // The rank's client takes that memory when it is made.
+  void CheckRoomForCompression() {
+    if (!job_.trains()) return;
+    const uint64_t bytes =
+        CompressionBytes(spec(), job_.regimes, job_.training);
+    if (bytes == 0) return;
+    const absl::Status room =
+        CheckMemoryFor("residuals and compressed gradients", bytes);
+    if (!room.ok()) AddProblems("compression", room);
+  }
+
+  void SayHowItCompresses() const {
+    const std::string note = CompressionNote(spec());
+    if (note.empty() || !job_.is_chief()) return;
+    LogInfo("the job compresses gradients")
+        .Job(job_.assignment.job_id())
+        .Field("note", note);
+    if (job_.assignment.start_clock() == 0 ||
+        !job_.regimes.regimes()[0].compression.has_residuals()) {
+      return;
+    }
+    LogWarning(
+        "residuals of compression begin anew: the checkpoint has none, and the "
+        "bits from here on are not those of a job that was not interrupted")
+        .Job(job_.assignment.job_id())
+        .Field("clock", job_.assignment.start_clock());
   }
 
   void CreateRows() {
@@ -331,9 +452,9 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   Executor::Options options;
   options.loss = spec.loss();
   options.ignores_labels = spec.data().label().has_ignore();
-  options.batch_size = training.batch_size();
-  // 0 in what a scheduler of before they were known fills in.
-  options.micro_batches = std::max(1u, training.micro_batches());
+  const StepShares shares = SharesOf(spec);
+  options.batch_size = shares.largest;
+  options.micro_batches = shares.parts;
   options.recompute_segments =
       static_cast<int>(std::max(1u, training.recompute_segments()));
   if (evaluates) options.eval_batch_size = training.eval_batch_size();
@@ -346,6 +467,7 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
     options.scales_loss = true;
   }
   options.folds_statistics = FoldsStatistics(spec);
+  options.transient_gradients = FreesGradients(spec);
   return options;
 }
 
@@ -355,6 +477,7 @@ JobSpec EvaluatorSpec(JobSpec spec) {
   // BatchNormalization.
   training->set_batch_size(std::min(2u, training->batch_size()));
   training->set_micro_batches(1);
+  training->set_global_batch(0);
   return spec;
 }
 

@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "common/job/evaluate_validator.h"
+#include "common/job/strategy_change.h"
 #include "common/model/training_graph.h"
 #include "common/regime/regime_schedule.h"
 #include "common/system/memory_claim.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
+#include "worker/client/transfer_counts.h"
 #include "worker/compute/executor.h"
 #include "worker/data/dataset.h"
 #include "worker/data/reading/data_root.h"
@@ -28,7 +31,9 @@ struct PreparedJob {
   // An evaluator's has batches of two samples at most: it trains on none.
   JobAssignment assignment;
   uint32_t rank = 0;
-  RegimeSchedule regimes;  // of the assignment
+  // As this rank knows them: those of the assignment, and what was added since.
+  // The training thread's.
+  RegimeSchedule regimes;
   std::shared_ptr<const Model> model;
   TrainingGraph training;
   // Shared with slices on their way through gRPC, which point into its memory.
@@ -39,6 +44,8 @@ struct PreparedJob {
   std::string device_text;
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
+  // Of the rank's steps, for its progress.
+  std::shared_ptr<TransferCounts> counts = std::make_shared<TransferCounts>();
   std::unique_ptr<Dataset> train;  // null: the evaluator's
   // If the job has one: the evaluator's, or the chief's where there is none.
   std::unique_ptr<Dataset> test;
@@ -52,10 +59,17 @@ struct PreparedJob {
   }
   bool is_chief() const { return rank == 0; }
   bool has_evaluator() const { return assignment.has_evaluator(); }
+  // It has an evaluator that reads the job's state at cuts, and not its
+  // checkpoints from their files.
+  bool evaluator_reads_cuts() const {
+    return has_evaluator() && !EvaluatesCheckpoints(spec());
+  }
   bool is_evaluator() const {
     return has_evaluator() &&
            rank == static_cast<uint32_t>(assignment.workers_size());
   }
+  // Else it evaluates alone, and has no training data.
+  bool trains() const { return !is_evaluator() && !OnlyEvaluates(spec()); }
   // This rank's process.
   const Member& member() const {
     return is_evaluator() ? assignment.evaluator().member()

@@ -5,8 +5,9 @@
 namespace syncline::worker {
 
 ProgressMeter::ProgressMeter(uint32_t rank, const Epochs& epochs,
-                             int64_t start_clock, absl::Time start)
-    : whole_{.start = start}, recent_{.start = start} {
+                             int64_t start_clock, absl::Time start,
+                             const TransferCounts* counts)
+    : counts_(counts), whole_{.start = start}, recent_{.start = start} {
   progress_.set_rank(rank);
   progress_.set_clock(start_clock);
   progress_.set_clocks_total(epochs.clocks_total);
@@ -37,7 +38,7 @@ void ProgressMeter::SetLossScale(double scale, uint64_t overflowed_steps) {
 
 WorkerProgress ProgressMeter::Report(absl::Time now) {
   MutexLock lock(&mu_);
-  WorkerProgress report = progress_;
+  WorkerProgress report = Counted();
   recent_.Describe(now, &report);
   recent_ = {.start = now};
   return report;
@@ -45,9 +46,19 @@ WorkerProgress ProgressMeter::Report(absl::Time now) {
 
 WorkerProgress ProgressMeter::Totals(absl::Time now) const {
   MutexLock lock(&mu_);
-  WorkerProgress report = progress_;
+  WorkerProgress report = Counted();
   whole_.Describe(now, &report);
   return report;
+}
+
+WorkerProgress ProgressMeter::Counted() const {
+  WorkerProgress progress = progress_;
+  if (counts_ == nullptr) return progress;
+  progress.set_gradient_bytes(counts_->gradient_bytes);
+  progress.set_gradient_float32_bytes(counts_->gradient_float32_bytes);
+  progress.set_value_bytes(counts_->value_bytes);
+  progress.set_value_float32_bytes(counts_->value_float32_bytes);
+  return progress;
 }
 
 void ProgressMeter::Interval::Describe(absl::Time now,

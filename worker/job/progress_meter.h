@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "proto/job.pb.h"
+#include "worker/client/transfer_counts.h"
 #include "worker/data/epochs.h"
 
 namespace syncline::worker {
@@ -25,9 +26,10 @@ class ProgressMeter {
     absl::Duration total() const { return data + compute + push + wait + pull; }
   };
 
-  // Clocks before `start_clock` were closed by an earlier attempt.
+  // Clocks before `start_clock` were closed by an earlier attempt. `counts`,
+  // which may be null, outlives this.
   ProgressMeter(uint32_t rank, const Epochs& epochs, int64_t start_clock,
-                absl::Time start);
+                absl::Time start, const TransferCounts* counts = nullptr);
 
   // Step `clock` was closed with `samples`, of which `loss_sum` is the loss.
   void AddStep(int64_t clock, uint64_t samples, double loss_sum,
@@ -55,6 +57,10 @@ class ProgressMeter {
     void Describe(absl::Time now, WorkerProgress* progress) const;
   };
 
+  // Progress as it is, with what counts_ has.
+  WorkerProgress Counted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const TransferCounts* const counts_;
   mutable Mutex mu_;
   WorkerProgress progress_ ABSL_GUARDED_BY(mu_);
   Interval whole_ ABSL_GUARDED_BY(mu_);

@@ -3,9 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/daemon/metrics.h"
+#include "proto/job.pb.h"
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/job/progress_meter.h"
 
@@ -21,13 +26,25 @@ class WorkerMetrics {
   WorkerMetrics(const WorkerMetrics&) = delete;
   WorkerMetrics& operator=(const WorkerMetrics&) = delete;
 
+  // The job that this process trains or evaluates, until OnJobEnds.
+  struct Job {
+    std::string id;
+    uint32_t rank = 0;
+    // Of the plan of its step: all memory, and of that the arena.
+    int64_t memory_bytes = 0;
+    int64_t arena_bytes = 0;
+  };
+  void OnJobBegins(const Job& job) ABSL_LOCKS_EXCLUDED(mu_);
+  void OnJobEnds() ABSL_LOCKS_EXCLUDED(mu_);
+  // Of the job; a report without a step leaves the loss as it is.
+  void OnProgress(const WorkerProgress& progress) ABSL_LOCKS_EXCLUDED(mu_);
+
   void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
   // Numbers fed to a step: of samples, and what their lists are padded with.
   void OnFed(int64_t values, int64_t padding);
   // Of the next step.
   void OnLossScale(double scale);
   void OnOverflow();
-  void OnJobRunning(bool running);
   void OnEvaluation(uint64_t samples, absl::Duration took);
   // Of `read` rows that a cache might have had, `pulled` were not there.
   void OnCachedRows(size_t read, size_t pulled);
@@ -40,6 +57,8 @@ class WorkerMetrics {
   void AddEvaluations(MetricsRegistry* registry);
   void AddClient(MetricsRegistry* registry);
   void AddSharedMemory(MetricsRegistry* registry);
+  // The series of the job.
+  void Collect(MetricSamples* samples) const ABSL_LOCKS_EXCLUDED(mu_);
 
   Counter* steps_ = nullptr;
   Counter* samples_ = nullptr;
@@ -60,6 +79,12 @@ class WorkerMetrics {
   Counter* cache_misses_ = nullptr;
   ClientTelemetry client_;
   std::array<Counter*, kSharedFallbackCount> shared_fallbacks_{};
+
+  mutable Mutex mu_;
+  std::optional<Job> job_ ABSL_GUARDED_BY(mu_);
+  WorkerProgress progress_ ABSL_GUARDED_BY(mu_);  // its latest
+  // Last: it reads the rest.
+  std::unique_ptr<MetricsRegistry::Collecting> collecting_;
 };
 
 }  // namespace syncline::worker

@@ -1,5 +1,6 @@
 #include "worker/training/evaluation_loop.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -34,10 +35,11 @@ absl::Status EvaluationLoop::EvaluateAll() {
   SYNCLINE_RETURN_IF_ERROR(Annotate(
       epochs_.CheckStart(clock),
       absl::StrCat(job_.task_name(), " of job ", job_.assignment.job_id())));
-  if (clock == epochs_.clocks_total) return absl::OkStatus();
   // Shards have initial values once the first cut is announced on all of them.
   SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(clock));
-  clock = epochs_.EndOf(clock);
+  // After the last clock that one is left: the attempt before may have ended
+  // without its evaluation.
+  clock = epochs_.EndOf(std::min(clock, epochs_.clocks_total - 1));
   EpochCut cut = {.id = CutIdOf(job_, clock), .clock = clock};
   while (cut.clock < epochs_.clocks_total) {
     SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut.id, cut.clock));

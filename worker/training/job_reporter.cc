@@ -1,8 +1,12 @@
 #include "worker/training/job_reporter.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/utf8.h"
 #include "common/cluster/peer_unreachable.h"
+#include "common/job/checkpoint_trouble.h"
 #include "worker/training/trainer.h"
 
 namespace syncline::worker {
@@ -18,7 +22,9 @@ void JobReporter::SendPrepared(const PreparedJob& job) const {
   prepared->set_attempt(assignment_.attempt());
   *prepared->mutable_data() = job.data;
   if (job.is_chief()) {
-    const Epochs epochs = EpochsOf(job);
+    // One that only evaluates is at its last clock.
+    const int64_t clock = std::max<int64_t>(1, job.assignment.start_clock());
+    const Epochs epochs = job.trains() ? EpochsOf(job) : Epochs{clock, clock};
     prepared->set_clocks_per_epoch(epochs.steps_per_epoch);
     prepared->set_clocks_total(epochs.clocks_total);
   }
@@ -42,6 +48,17 @@ void JobReporter::SendProgress(const WorkerProgress& progress) const {
   send_(std::move(message));
 }
 
+void JobReporter::SendLeftOut(
+    const ParameterExchange::LeftOut& left_out) const {
+  DaemonMessage message;
+  PsReport* const report = message.mutable_ps_report();
+  report->set_job_id(assignment_.job_id());
+  report->set_attempt(assignment_.attempt());
+  report->set_skipped_clocks(left_out.skipped_clocks);
+  report->set_dropped_blocks(left_out.dropped_blocks);
+  send_(std::move(message));
+}
+
 void JobReporter::SendEvaluation(const Evaluation& evaluation) const {
   DaemonMessage message;
   message.mutable_report()->set_job_id(assignment_.job_id());
@@ -50,11 +67,57 @@ void JobReporter::SendEvaluation(const Evaluation& evaluation) const {
   send_(std::move(message));
 }
 
+void JobReporter::SendEvaluationFailed(const std::string& checkpoint,
+                                       const std::string& why) const {
+  DaemonMessage message;
+  WorkerReport* const report = message.mutable_report();
+  report->set_job_id(assignment_.job_id());
+  report->set_attempt(assignment_.attempt());
+  report->set_failed_checkpoint(checkpoint);
+  report->set_evaluation_error(Utf8Text(why));
+  send_(std::move(message));
+}
+
 void JobReporter::SendActivity(const std::string& activity) const {
   DaemonMessage message;
   message.mutable_report()->set_job_id(assignment_.job_id());
   message.mutable_report()->set_attempt(assignment_.attempt());
   message.mutable_report()->set_activity(activity);
+  send_(std::move(message));
+}
+
+void JobReporter::SendCheckpoint(
+    const CheckpointInfo& whole,
+    const std::vector<std::string>& deleted) const {
+  DaemonMessage message;
+  WorkerReport* const report = message.mutable_report();
+  report->set_job_id(assignment_.job_id());
+  report->set_attempt(assignment_.attempt());
+  *report->mutable_checkpoint() = whole;
+  report->mutable_deleted_checkpoints()->Add(deleted.begin(), deleted.end());
+  send_(std::move(message));
+}
+
+void JobReporter::SendRegime(const RegimeTransition& transition) const {
+  DaemonMessage message;
+  WorkerReport* const report = message.mutable_report();
+  report->set_job_id(assignment_.job_id());
+  report->set_attempt(assignment_.attempt());
+  *report->mutable_regime() = transition;
+  report->mutable_regime()->set_error(Utf8Text(transition.error()));
+  send_(std::move(message));
+}
+
+void JobReporter::SendCheckpointTrouble(const std::string& why) const {
+  SendActivity(absl::StrCat(kCheckpointTrouble, Utf8Text(why)));
+}
+
+void JobReporter::SendCheckpointRefused(const std::string& why) const {
+  DaemonMessage message;
+  WorkerReport* const report = message.mutable_report();
+  report->set_job_id(assignment_.job_id());
+  report->set_attempt(assignment_.attempt());
+  report->set_checkpoint_error(Utf8Text(why));
   send_(std::move(message));
 }
 
@@ -68,13 +131,14 @@ void JobReporter::SendUnreachable(const Member& peer,
   send_(std::move(message));
 }
 
-void JobReporter::SendDone(const absl::Status& status, bool released) const {
+void JobReporter::SendDone(const absl::Status& status, bool released,
+                           const std::string& why) const {
   DaemonMessage message;
   JobDone* const done = message.mutable_done();
   done->set_job_id(assignment_.job_id());
   done->set_attempt(assignment_.attempt());
   done->set_code(static_cast<int>(status.code()));
-  done->set_message(std::string(status.message()));
+  done->set_message(status.ok() ? why : std::string(status.message()));
   done->set_released(released);
   send_(std::move(message));
 }

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
+#include "worker/exchange/parameter_exchange.h"
 #include "worker/job/prepared_job.h"
 
 namespace syncline::worker {
@@ -26,14 +27,30 @@ class JobReporter {
   // The job is refused. REQUIRES: `problems` is not empty.
   void SendRefused(const std::vector<std::string>& problems) const;
   void SendProgress(const WorkerProgress& progress) const;
+  // The chief's of a job without ps, in place of the reports of ps.
+  void SendLeftOut(const ParameterExchange::LeftOut& left_out) const;
   void SendEvaluation(const Evaluation& evaluation) const;
+  // A checkpoint that was to be evaluated was not, and why.
+  void SendEvaluationFailed(const std::string& checkpoint,
+                            const std::string& why) const;
   // The work that the run does beside its steps, in words; empty: none any
   // more.
   void SendActivity(const std::string& activity) const;
+  // A checkpoint is whole, and others were deleted for it.
+  void SendCheckpoint(const CheckpointInfo& whole,
+                      const std::vector<std::string>& deleted) const;
+  // The regime was changed, or was to be.
+  void SendRegime(const RegimeTransition& transition) const;
+  // A checkpoint was not made, and why.
+  void SendCheckpointTrouble(const std::string& why) const;
+  // A checkpoint that was asked for was not made, and why.
+  void SendCheckpointRefused(const std::string& why) const;
   void SendUnreachable(const Member& peer, absl::Duration out_of_reach,
                        const absl::Status& error) const;
   // `released`: nothing of the job is left here.
-  void SendDone(const absl::Status& status, bool released) const;
+  // `why`: of a success, why the job has ended early; empty: it has not.
+  void SendDone(const absl::Status& status, bool released,
+                const std::string& why = "") const;
 
  private:
   const JobAssignment& assignment_;

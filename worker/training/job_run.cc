@@ -9,14 +9,19 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/backoff.h"
 #include "common/base/clock.h"
+#include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/cluster/utf8_fields.h"
+#include "common/job/kept_results.h"
+#include "common/job/step_shares.h"
 #include "common/model/weight_report.h"
 #include "common/system/file.h"
+#include "common/system/job_logs.h"
 #include "common/system/log.h"
 #include "worker/export/kept_results.h"
+#include "worker/job/start_values.h"
 #include "worker/training/result_export.h"
 
 namespace syncline::worker {
@@ -28,7 +33,7 @@ constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 // A scheduler that is out of reach for less costs no job.
-constexpr absl::Duration kFetchPatience = absl::Minutes(1);
+constexpr absl::Duration kFetchPatience = absl::Minutes(10);
 constexpr Backoff kFetchBackoff = {.initial = absl::Milliseconds(500),
                                    .max = absl::Seconds(4)};
 constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
@@ -81,6 +86,15 @@ std::string LogName(const PreparedJob& job) {
       "logs/", absl::StrReplaceAll(job.task_name(), {{":", "-"}}), ".log");
 }
 
+// With what earlier attempts and processes of this task have left. A disk that
+// is full kept less than the memory.
+std::string WholeLog(const JobLogCapture& log, const std::string& job_id) {
+  std::string captured = log.text();
+  std::string kept = KeptJobLog(job_id);
+  const bool was_rotated = kept.size() > JobLogs::kRotateBytes;
+  return kept.size() >= captured.size() || was_rotated ? kept : captured;
+}
+
 }  // namespace
 
 JobRun::JobRun(const JobAssignment& assignment, const Options& options,
@@ -108,6 +122,30 @@ void JobRun::RequestProfile(const ProfileSteps& request) {
   if (!ended_) profiles_wanted_.push_back(request);
 }
 
+void JobRun::RequestRegime(const ChangeRegime& request) {
+  MutexLock lock(&mu_);
+  if (trainer_ != nullptr) {
+    return trainer_->RequestRegime(request.change(), request.reason());
+  }
+  if (!ended_) regime_wanted_ = request;
+}
+
+void JobRun::RequestCheckpoint() {
+  MutexLock lock(&mu_);
+  if (trainer_ != nullptr) return trainer_->RequestCheckpoint();
+  // One that has trained answers with its end.
+  checkpoint_wanted_ = !ended_;
+}
+
+void JobRun::RequestEvaluation(const EvaluateCheckpoint& request) {
+  MutexLock lock(&mu_);
+  if (checkpoint_evaluation_ != nullptr) {
+    return checkpoint_evaluation_->Request(request);
+  }
+  // One that has evaluated its last one has nothing to add.
+  if (!ended_) evaluation_wanted_ = request;
+}
+
 bool JobRun::RequestStop(const std::string& reason) {
   LogInfo("job stopping").Job(job_id()).Field("reason", reason);
   MutexLock lock(&mu_);
@@ -117,7 +155,12 @@ bool JobRun::RequestStop(const std::string& reason) {
   changed_.SignalAll();
   if (trainer_ != nullptr) trainer_->Stop();
   if (evaluation_ != nullptr) evaluation_->Stop();
-  results_.Stop();
+  if (checkpoint_evaluation_ != nullptr) checkpoint_evaluation_->Stop();
+  if (reason == kJobEndsEarly) {
+    results_.Drop();
+  } else {
+    results_.Stop();
+  }
   cancellation_.Cancel();
   return true;
 }
@@ -153,7 +196,7 @@ void JobRun::Execute() {
   bool succeeded = false;
   if (problems.empty() && AwaitRun()) {
     const absl::Status status =
-        job_->is_evaluator() ? EvaluateAndUpload() : TrainAndUpload();
+        job_->trains() ? TrainAndUpload() : EvaluateAndUpload();
     succeeded = status.ok();
     if (succeeded) {
       LogInfo("job done").Job(job_id());
@@ -168,7 +211,7 @@ void JobRun::Execute() {
   LogInfo("job released").Job(job_id());
   if (!log_name.empty()) {
     const absl::Status status =
-        UploadText(log_name, log.text(), kLogUploadTimeout,
+        UploadText(log_name, WholeLog(log, job_id()), kLogUploadTimeout,
                    /*cancellation=*/nullptr);  // a stop does not end it
     if (!status.ok()) LogWarning("log not uploaded").Status(status);
   }
@@ -207,7 +250,7 @@ void JobRun::End(bool succeeded) {
       outcome = absl::AbortedError(absl::StrCat("stopped: ", stop_reason_));
     }
   }
-  reporter_.SendDone(outcome, /*released=*/true);
+  reporter_.SendDone(outcome, /*released=*/true, early_end_);
 }
 
 std::vector<std::string> JobRun::Prepare() {
@@ -218,10 +261,15 @@ std::vector<std::string> JobRun::Prepare() {
   if (!loaded.ok()) {
     return {absl::StrCat("model: not fetched: ", loaded.message())};
   }
+  const auto data_root =
+      RootForTenant(options_.data_root, assignment_.tenant());
+  if (!data_root.ok()) {
+    return {absl::StrCat("data: ", data_root.status().message())};
+  }
   std::vector<std::string> problems;
   job_ = PrepareJob(
       assignment_, static_cast<uint32_t>(rank), std::move(bytes),
-      {.data_root = options_.data_root,
+      {.data_root = *data_root,
        .work_dir = options_.work_dir,
        .threads = options_.threads,
        .gpu = options_.gpu,
@@ -237,6 +285,11 @@ std::vector<std::string> JobRun::Prepare() {
            }},
       &problems);
   WatchExecutor();
+  // The chief gives all ranks their initial values.
+  if (problems.empty() && job_->is_chief() &&
+      !assignment_.weights_artifact().empty()) {
+    ReadStartWeights(&problems);
+  }
   return problems;
 }
 
@@ -255,18 +308,33 @@ absl::Status JobRun::OnRead(const std::string& path, size_t bytes) {
 absl::Status JobRun::LoadModel(std::string* bytes) {
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(dir_));
   const std::string file = absl::StrCat(dir_, "/model.onnx");
-  SYNCLINE_RETURN_IF_ERROR(FetchModel(file));
+  SYNCLINE_RETURN_IF_ERROR(FetchFile(assignment_.model_artifact(), file));
   SYNCLINE_ASSIGN_OR_RETURN(*bytes, ReadFile(file, kModelBytesMax));
+  model_crc32c_ = Crc32c(*bytes);
   return absl::OkStatus();
 }
 
-absl::Status JobRun::FetchModel(const std::string& file) {
+void JobRun::ReadStartWeights(std::vector<std::string>* problems) {
+  const std::string file = absl::StrCat(dir_, "/start.safetensors");
+  const absl::Status fetched = FetchFile(assignment_.weights_artifact(), file);
+  if (!fetched.ok()) {
+    problems->push_back(
+        absl::StrCat("start.weights: not fetched: ", fetched.message()));
+    return;
+  }
+  FillFromWeights(file, job_.get(), problems);
+  RemoveTree(file).IgnoreError();
+}
+
+absl::Status JobRun::FetchFile(const std::string& artifact,
+                               const std::string& file) {
   const absl::Time deadline = MonotonicNow() + kFetchTimeout;
   absl::Time give_up_at = absl::InfiniteFuture();
   Random random(EntropySeed());
   for (int failures = 0;; ++failures) {
-    const absl::Status fetched = artifacts_->Fetch(
-        job_id(), assignment_.model_artifact(), file, deadline, &cancellation_);
+    const absl::Status fetched =
+        artifacts_->Fetch(job_id(), PassOf(assignment_), artifact, file,
+                          deadline, &cancellation_);
     if (!absl::IsUnavailable(fetched)) return fetched;
     const absl::Time now = MonotonicNow();
     give_up_at = std::min(give_up_at, now + kFetchPatience);
@@ -280,8 +348,11 @@ absl::Status JobRun::FetchModel(const std::string& file) {
 }
 
 void JobRun::WarnOfLargeSteps() const {
-  const int64_t step = int64_t{job_->spec().training().batch_size()} *
-                       job_->assignment.workers_size();
+  if (!job_->trains()) return;
+  const int64_t step =
+      SharesOf(job_->spec().training(),
+               static_cast<uint32_t>(job_->assignment.workers_size()))
+          .samples;
   if (job_->train == nullptr || job_->train->size() >= step) return;
   LogWarning("a step takes more samples than data.train has")
       .Job(job_id())
@@ -320,11 +391,19 @@ absl::Status JobRun::TrainAndUpload() {
       .Field("device", job_->device_text);
   if (job_->is_chief()) LogWeights();
   ResultExport exported(*job_, dir_, &results_, &reporter_);
+  SYNCLINE_ASSIGN_OR_RETURN(JobExchange exchange, MakeExchange());
   Trainer trainer(
-      *job_, MakeExchange(),
+      *job_, std::move(exchange),
       {.metrics = metrics_,
        .on_progress =
-           [this](const WorkerProgress& p) { reporter_.SendProgress(p); },
+           [this](const WorkerProgress& p) {
+             metrics_->OnProgress(p);
+             reporter_.SendProgress(p);
+           },
+       .on_left_out =
+           [this](const ParameterExchange::LeftOut& left_out) {
+             reporter_.SendLeftOut(left_out);
+           },
        .on_evaluation =
            [&](const Evaluation& evaluation, const StoringProgress& storing) {
              if (evaluation.best()) exported.WriteBest(evaluation, storing);
@@ -332,6 +411,26 @@ absl::Status JobRun::TrainAndUpload() {
            },
        .on_activity =
            [this](const std::string& what) { reporter_.SendActivity(what); },
+       .checkpoints = {.model_crc32c = model_crc32c_,
+                       .on_whole =
+                           [this](const CheckpointInfo& whole,
+                                  const std::vector<std::string>& deleted) {
+                             reporter_.SendCheckpoint(whole, deleted);
+                           },
+                       .on_trouble =
+                           [this](const std::string& why) {
+                             reporter_.SendCheckpointTrouble(why);
+                           },
+                       .on_refused =
+                           [this](const std::string& why) {
+                             reporter_.SendCheckpointRefused(why);
+                           }},
+       .on_regimes =
+           [this](const RegimeSchedule& regimes) { job_->regimes = regimes; },
+       .on_regime_change =
+           [this](const RegimeTransition& transition) {
+             reporter_.SendRegime(transition);
+           },
        .on_profile = [this](const std::string& name,
                             const StepProfile& p) { UploadProfile(name, p); }});
   {
@@ -341,68 +440,50 @@ absl::Status JobRun::TrainAndUpload() {
     for (const ProfileSteps& request : profiles_wanted_) {
       trainer.RequestProfile(request);
     }
+    if (regime_wanted_.has_value()) {
+      trainer.RequestRegime(regime_wanted_->change(), regime_wanted_->reason());
+    }
+    if (checkpoint_wanted_) trainer.RequestCheckpoint();
   }
   // A stop ends its calls, those of the export included.
   const absl::Cleanup forget = [this] {
     MutexLock lock(&mu_);
     trainer_ = nullptr;
   };
-  metrics_->OnJobRunning(true);
+  metrics_->OnJobBegins(MetricsJob());
   const absl::Status status = trainer.Run();
-  metrics_->OnJobRunning(false);
+  metrics_->OnJobEnds();
   if (!status.ok() || !job_->is_chief()) return status;
-  return exported.PutChiefResults(&trainer);
+  early_end_ = trainer.early_end();
+  SYNCLINE_RETURN_IF_ERROR(exported.PutChiefResults(&trainer));
+  // The ps let the job go when the chief is done.
+  trainer.FinishCheckpoint();
+  return absl::OkStatus();
 }
 
-absl::Status JobRun::EvaluateAndUpload() {
-  LogInfo("job running")
-      .Job(job_id())
-      .Field("task", job_->task_name())
-      .Field("device", job_->device_text);
-  Epochs epochs;
-  {
-    MutexLock lock(&mu_);
-    epochs = {run_->clocks_per_epoch(), run_->clocks_total()};
-  }
-  if (epochs.steps_per_epoch <= 0 || epochs.clocks_total <= 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "RunJob: ", epochs.steps_per_epoch, " clocks an epoch and ",
-        epochs.clocks_total, " in all; are all daemons of one version?"));
-  }
-  ResultExport exported(*job_, dir_, &results_, &reporter_);
-  EvaluationLoop evaluation(
-      *job_, epochs, MakeExchange(), metrics_,
-      [&](const Evaluation& e, const StoringProgress& storing) {
-        if (e.best()) exported.WriteBest(e, storing);
-        reporter_.SendEvaluation(e);
-      },
-      [this](const std::string& what) { reporter_.SendActivity(what); });
-  {
-    MutexLock lock(&mu_);
-    if (stop_) return absl::CancelledError("stopped");
-    evaluation_ = &evaluation;
-  }
-  const absl::Cleanup forget = [this] {
-    MutexLock lock(&mu_);
-    evaluation_ = nullptr;
-  };
-  metrics_->OnJobRunning(true);
-  const absl::Status status = evaluation.Run();
-  metrics_->OnJobRunning(false);
-  SYNCLINE_RETURN_IF_ERROR(status);
-  return exported.PutEvaluatorResults(evaluation.evaluations());
+WorkerMetrics::Job JobRun::MetricsJob() const {
+  return {.id = job_id(),
+          .rank = job_->rank,
+          .memory_bytes = job_->executor->memory_bytes(),
+          .arena_bytes = job_->executor->arena_bytes()};
 }
 
-JobExchange JobRun::MakeExchange() const {
+absl::StatusOr<JobExchange> JobRun::MakeExchange() const {
   return MakeJobExchange(
-      *job_,
-      {.incarnation = options_.incarnation,
-       .shared_memory = options_.shared_memory,
-       .metrics = metrics_,
-       .on_unreachable = [this](const Member& peer, absl::Duration out_of_reach,
-                                const absl::Status& error) {
-         reporter_.SendUnreachable(peer, out_of_reach, error);
-       }});
+      *job_, {.incarnation = options_.incarnation,
+              .shared_memory = options_.shared_memory,
+              .metrics = metrics_,
+              .join_peers = options_.join_peers,
+              .go_on =
+                  [this] {
+                    return stop_requested() ? absl::CancelledError("stopped")
+                                            : absl::OkStatus();
+                  },
+              .on_unreachable =
+                  [this](const Member& peer, absl::Duration out_of_reach,
+                         const absl::Status& error) {
+                    reporter_.SendUnreachable(peer, out_of_reach, error);
+                  }});
 }
 
 absl::Status JobRun::UploadText(const std::string& name,

@@ -18,11 +18,14 @@
 #include "worker/job/job_exchange.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
+#include "worker/training/checkpoint_evaluation.h"
 #include "worker/training/evaluation_loop.h"
 #include "worker/training/job_reporter.h"
 #include "worker/training/trainer.h"
 
 namespace syncline::worker {
+
+class ResultExport;
 
 // One job on one worker or evaluator, from PrepareJob until nothing of it is
 // left:
@@ -45,6 +48,8 @@ class JobRun {
     std::string why_no_gpu;
     uint64_t incarnation = 0;
     bool shared_memory = true;  // with a ps on this host
+    // JobProcess's; may be null.
+    JoinPeers join_peers = nullptr;
     // The job has failed here, and the scheduler has been told; it does not
     // count this worker as free yet. From the executing thread; may be null.
     std::function<void()> on_failed;
@@ -61,6 +66,13 @@ class JobRun {
   void RequestRun(const RunJob& command) ABSL_LOCKS_EXCLUDED(mu_);
   // Of its next steps, also where it does not run yet. An evaluator has none.
   void RequestProfile(const ProfileSteps& request) ABSL_LOCKS_EXCLUDED(mu_);
+  // The chief's.
+  void RequestRegime(const ChangeRegime& request) ABSL_LOCKS_EXCLUDED(mu_);
+  // The chief's: one more checkpoint, also where it does not run yet.
+  void RequestCheckpoint() ABSL_LOCKS_EXCLUDED(mu_);
+  // The evaluator's, of a job whose checkpoints are evaluated.
+  void RequestEvaluation(const EvaluateCheckpoint& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // False: it has ended already, and will not answer.
   bool RequestStop(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -81,7 +93,11 @@ class JobRun {
   std::vector<std::string> Prepare();
   absl::Status LoadModel(std::string* bytes);
   // Tries again while the scheduler is out of reach.
-  absl::Status FetchModel(const std::string& file) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status FetchFile(const std::string& artifact, const std::string& file)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Has the executor's parameters begin with StartSpec.weights.
+  void ReadStartWeights(std::vector<std::string>* problems)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Says what is being read, and ends it when the job is stopped.
   absl::Status OnRead(const std::string& path, size_t bytes);
   void WarnOfLargeSteps() const;
@@ -96,7 +112,15 @@ class JobRun {
   // Logs the tensors that are trained, those that are not, and the reasons.
   void LogWeights() const;
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  // job_run_evaluations.cc.
   absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  CheckpointEvaluation::Options CheckpointEvaluationOptions(
+      ResultExport* exported);
+  // Those of this job, from their files, as the scheduler says.
+  absl::Status EvaluateCheckpointsAndUpload(const Epochs& epochs)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // The one that the job starts from, and nothing else (EvaluateSpec.only).
+  absl::Status EvaluateStartAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   // Uploads a log or a profile, in one attempt: the job can do without them.
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout, Cancellation* cancellation);
@@ -106,8 +130,10 @@ class JobRun {
   void ReleaseMemory();
 
   void UploadProfile(const std::string& name, const StepProfile& profile);
+  // What the process's metrics say of this job.
+  WorkerMetrics::Job MetricsJob() const;
   // The way of this rank to the parameters.
-  JobExchange MakeExchange() const;
+  absl::StatusOr<JobExchange> MakeExchange() const;
 
   const JobAssignment assignment_;
   const Options options_;
@@ -123,8 +149,10 @@ class JobRun {
   std::unique_ptr<PreparedJob> job_;
   std::shared_ptr<Gone> executor_gone_;
   std::string read_path_;
-  uint64_t read_bytes_ = 0;  // of it
+  uint64_t read_bytes_ = 0;    // of it
+  uint32_t model_crc32c_ = 0;  // of its file
   absl::Time read_told_at_ = absl::InfinitePast();
+  std::string early_end_;  // Trainer's
 
   mutable Mutex mu_;
   CondVar changed_;
@@ -134,9 +162,15 @@ class JobRun {
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // Of before there was a trainer.
   std::vector<ProfileSteps> profiles_wanted_ ABSL_GUARDED_BY(mu_);
+  std::optional<ChangeRegime> regime_wanted_ ABSL_GUARDED_BY(mu_);
+  bool checkpoint_wanted_ ABSL_GUARDED_BY(mu_) = false;  // likewise
   Trainer* trainer_ ABSL_GUARDED_BY(mu_) =
       nullptr;  // while it trains or exports
   EvaluationLoop* evaluation_ ABSL_GUARDED_BY(mu_) = nullptr;  // likewise
+  CheckpointEvaluation* checkpoint_evaluation_ ABSL_GUARDED_BY(mu_) =
+      nullptr;  // likewise
+  // Of before there was one.
+  std::optional<EvaluateCheckpoint> evaluation_wanted_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace syncline::worker

@@ -11,11 +11,12 @@ void LossHistory::Point::Add(const Point& later) {
   samples += later.samples;
   loss_sum += later.loss_sum;
   loss_scale = later.loss_scale;
+  took += later.took;
 }
 
 void LossHistory::Add(int64_t clock, uint64_t samples, double loss_sum,
-                      double loss_scale) {
-  const Point step = {clock, samples, loss_sum, loss_scale};
+                      double loss_scale, absl::Duration took) {
+  const Point step = {clock, samples, loss_sum, loss_scale, took};
   if (!points_.empty() && steps_in_last_ < steps_per_point_) {
     points_.back().Add(step);
     ++steps_in_last_;
@@ -58,6 +59,25 @@ std::string LossHistory::Csv(
     csv += '\n';
   }
   return csv;
+}
+
+std::vector<HistoryPoint> LossHistory::Points(
+    const std::function<double(int64_t clock)>& rate, absl::Time end) const {
+  std::vector<HistoryPoint> points(points_.size());
+  for (size_t i = points_.size(); i-- > 0;) {
+    const Point& point = points_[i];
+    points[i] = {.clock = point.last_clock + 1,
+                 .time = end,
+                 .samples = point.samples,
+                 .learning_rate = rate(point.last_clock),
+                 .loss_scale = point.loss_scale,
+                 .seconds = absl::ToDoubleSeconds(point.took)};
+    if (point.samples > 0) {
+      points[i].loss = point.loss_sum / static_cast<double>(point.samples);
+    }
+    end -= point.took;
+  }
+  return points;
 }
 
 }  // namespace syncline::worker

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "worker/data/epochs.h"
+#include "worker/export/event_file.h"
 
 namespace syncline::worker {
 
@@ -22,8 +24,9 @@ class LossHistory {
 
   // Step `clock`, after those before it, was closed with `samples`, of which
   // `loss_sum` is the loss. `loss_scale`: that it was computed with; 0: none.
+  // `took`: from the begin of the step to that of the next one.
   void Add(int64_t clock, uint64_t samples, double loss_sum,
-           double loss_scale = 0);
+           double loss_scale = 0, absl::Duration took = absl::ZeroDuration());
 
   // A line of names, then one line per point, in order:
   //   clock          steps closed at the point's end
@@ -37,12 +40,17 @@ class LossHistory {
   std::string Csv(const Epochs& epochs,
                   const std::function<double(int64_t clock)>& rate) const;
 
+  // The same points; the last step was closed at `end`, by the wall clock.
+  std::vector<HistoryPoint> Points(
+      const std::function<double(int64_t clock)>& rate, absl::Time end) const;
+
  private:
   struct Point {
     int64_t last_clock = 0;
     uint64_t samples = 0;
     double loss_sum = 0;
     double loss_scale = 0;
+    absl::Duration took;
     void Add(const Point& later);
   };
   void Thin();

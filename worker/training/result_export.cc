@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
 #include "common/system/log.h"
+#include "worker/export/event_file.h"
 #include "worker/export/file_growth.h"
 #include "worker/training/skipped_counts.h"
 
@@ -21,6 +24,8 @@ constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
 constexpr absl::Duration kGrowthPeriod = absl::Milliseconds(100);
 // Results do not wait longer for a ps that does not say what it skipped.
 constexpr absl::Duration kSkippedTimeout = absl::Seconds(5);
+// TensorBoard looks for "tfevents" in a name.
+constexpr char kEventFile[] = "tensorboard/events.out.tfevents.";
 constexpr char kBestModel[] = "best.onnx";
 constexpr char kBestWeights[] = "best.safetensors";
 
@@ -36,18 +41,18 @@ ResultExport::ResultExport(const PreparedJob& job, std::string dir,
 // The model and the figures before the files of rows, which may be large.
 absl::Status ResultExport::PutChiefResults(Trainer* trainer) {
   SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
-  SYNCLINE_RETURN_IF_ERROR(
-      results_.Put("trained.onnx", [&](const std::string& path) {
-        return ExportModel(job_, tables, path);
-      }));
-  SYNCLINE_RETURN_IF_ERROR(
-      results_.Put("trained.safetensors", [&](const std::string& path) {
-        return WriteWeights(job_, tables, path);
-      }));
+  SYNCLINE_RETURN_IF_ERROR(PutModel(tables));
   SYNCLINE_RETURN_IF_ERROR(PutText("history.csv", trainer->HistoryCsv()));
+  const auto evaluations = job_.has_evaluator() ? absl::Span<const Evaluation>()
+                                                : trainer->evaluations();
+  SYNCLINE_RETURN_IF_ERROR(
+      PutText(absl::StrCat(kEventFile, "chief"),
+              EventFile(trainer->History(absl::Now()), evaluations)));
   if (!job_.has_evaluator()) {
     const WorkerProgress totals = trainer->Totals();
-    SYNCLINE_RETURN_IF_ERROR(PutMetrics(trainer->evaluations(), &totals));
+    SYNCLINE_RETURN_IF_ERROR(PutMetrics(trainer->evaluations(), &totals,
+                                        trainer->left_out(),
+                                        trainer->dropped_before_ps()));
   }
   SYNCLINE_RETURN_IF_ERROR(PutBest());
   for (size_t t = 0; t < tables.size(); ++t) {
@@ -58,9 +63,23 @@ absl::Status ResultExport::PutChiefResults(Trainer* trainer) {
   return tables.empty() ? absl::OkStatus() : trainer->EndTables();
 }
 
+absl::Status ResultExport::PutModel(const DenseTables& tables) {
+  SYNCLINE_RETURN_IF_ERROR(
+      results_.Put("trained.onnx", [&](const std::string& path) {
+        return ExportModel(job_, tables, path);
+      }));
+  return results_.Put("trained.safetensors", [&](const std::string& path) {
+    return WriteWeights(job_, tables, path);
+  });
+}
+
 absl::Status ResultExport::PutEvaluatorResults(
-    absl::Span<const Evaluation> evaluations) {
-  SYNCLINE_RETURN_IF_ERROR(PutMetrics(evaluations, /*totals=*/nullptr));
+    absl::Span<const Evaluation> evaluations,
+    std::optional<ParameterExchange::LeftOut> left_out) {
+  SYNCLINE_RETURN_IF_ERROR(PutMetrics(evaluations, /*totals=*/nullptr, left_out,
+                                      /*dropped_before=*/0));
+  SYNCLINE_RETURN_IF_ERROR(PutText(absl::StrCat(kEventFile, "evaluator"),
+                                   EventFile({}, evaluations)));
   SYNCLINE_RETURN_IF_ERROR(PutBest());
   return results_.Finish();
 }
@@ -103,10 +122,18 @@ absl::Status ResultExport::PutBest() {
   return absl::OkStatus();
 }
 
-absl::Status ResultExport::PutMetrics(absl::Span<const Evaluation> evaluations,
-                                      const WorkerProgress* totals) {
-  absl::StatusOr<JobProgress> skipped = AskSkippedCounts(
-      job_.assignment, job_.regimes, MonotonicNow() + kSkippedTimeout);
+absl::Status ResultExport::PutMetrics(
+    absl::Span<const Evaluation> evaluations, const WorkerProgress* totals,
+    std::optional<ParameterExchange::LeftOut> left_out,
+    uint64_t dropped_before) {
+  absl::StatusOr<JobProgress> skipped = JobProgress();
+  if (left_out.has_value()) {
+    skipped->set_skipped_clocks(left_out->skipped_clocks);
+    skipped->set_dropped_blocks(left_out->dropped_blocks);
+  } else {
+    skipped = AskSkippedCounts(job_.assignment, job_.regimes, dropped_before,
+                               MonotonicNow() + kSkippedTimeout);
+  }
   if (!skipped.ok()) {
     LogWarning("metrics.json does not say how many steps were skipped")
         .Job(job_.assignment.job_id())

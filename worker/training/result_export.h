@@ -2,6 +2,8 @@
 #define SYNCLINE_WORKER_TRAINING_RESULT_EXPORT_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -35,13 +37,21 @@ class ResultExport {
   // All results of the chief, after Trainer::Run. Returns when they are stored.
   // Errors: ResultUpload's, ParameterExchange's.
   absl::Status PutChiefResults(Trainer* trainer);
+  // trained.onnx and trained.safetensors, of the executor's parameters.
+  absl::Status PutModel(const DenseTables& tables);
   // Likewise all results of the job's evaluator.
-  absl::Status PutEvaluatorResults(absl::Span<const Evaluation> evaluations);
+  // `left_out`: none: the ps of the job know.
+  absl::Status PutEvaluatorResults(
+      absl::Span<const Evaluation> evaluations,
+      std::optional<ParameterExchange::LeftOut> left_out = std::nullopt);
 
  private:
-  // `totals` is null where this rank has not trained.
+  // `totals` is null where this rank has not trained. `dropped_before`: see
+  // AskSkippedCounts; it counts where `left_out` is none.
   absl::Status PutMetrics(absl::Span<const Evaluation> evaluations,
-                          const WorkerProgress* totals);
+                          const WorkerProgress* totals,
+                          std::optional<ParameterExchange::LeftOut> left_out,
+                          uint64_t dropped_before);
   absl::Status PutBest();
   absl::Status PutText(const std::string& name, const std::string& content);
   // The tables that the model file can hold.

@@ -13,6 +13,7 @@ namespace syncline::worker {
 
 absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
                                              const RegimeSchedule& regimes,
+                                             uint64_t dropped_before,
                                              absl::Time deadline) {
   const JobSpec& spec = assignment.spec();
   JobProgress counts;
@@ -22,11 +23,11 @@ absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
   const bool drops = policy == OnNonFinite::kDropBlock || !regimes.AllSync();
   ShardStatusRequest request;
   request.set_job_id(assignment.job_id());
-  uint64_t dropped = 0;
+  uint64_t dropped = dropped_before;
   for (const Participant& ps : assignment.ps()) {
     ShardStatus status;
-    const auto stub =
-        ParameterServer::NewStub(MakeChannel(ps.member().address()));
+    const auto stub = ParameterServer::NewStub(
+        MakeChannel(ps.member().address(), ExpectedPeer::kPs));
     const grpc::Status asked =
         stub->GetShardStatus(MakeContext(deadline).get(), request, &status);
     SYNCLINE_RETURN_IF_ERROR(Annotate(

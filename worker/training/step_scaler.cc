@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/job/step_shares.h"
 #include "common/system/log.h"
 #include "common/update/update_spec.h"
 
@@ -26,10 +29,42 @@ StepScaler::StepScaler(const PreparedJob& job,
       meter_(*meter),
       scales_(job.spec().precision() == FLOAT16),
       dynamic_(HasDynamicLossScale(job.spec())) {
-  if (scales_) scale_ = LossScale(job.spec().loss_scale());
+  if (!scales_) return;
+  scale_ = LossScale(job.spec().loss_scale());
+  if (dynamic_) Restore();
 }
 
-absl::Status StepScaler::BeginStep(int64_t clock) {
+// Members may not see the folder of a checkpoint, which is the ps' business.
+void StepScaler::Restore() {
+  const JobAssignment& assignment = job_.assignment;
+  if (!assignment.has_start_from() || assignment.start_clock() == 0) return;
+  const absl::StatusOr<CheckpointManifest> manifest =
+      ReadManifest(assignment.start_from().path());
+  // In SYNC all workers have the same, so another number of them goes on with
+  // that of the first.
+  const bool same_workers =
+      manifest.ok() && manifest->workers_size() == assignment.workers_size();
+  const int rank = same_workers ? static_cast<int>(job_.rank) : 0;
+  if (manifest.ok() && rank < manifest->workers_size() &&
+      manifest->workers(rank).has_loss_scale()) {
+    const CheckpointManifest::LossScale& saved =
+        manifest->workers(rank).loss_scale();
+    if (scale_.Restore({.scale = saved.scale(),
+                        .good_steps = saved.good_steps(),
+                        .tolerated = saved.overflows()})) {
+      return;
+    }
+  }
+  LogWarning(
+      "the loss scale starts anew, so this run may differ from one that "
+      "was not interrupted")
+      .Job(assignment.job_id())
+      .Field("loss_scale", scale_.scale())
+      .Field("why", manifest.ok() ? "the checkpoint has none for this worker"
+                                  : std::string(manifest.status().message()));
+}
+
+absl::Status StepScaler::Settle() {
   if (!scales_) return absl::OkStatus();
   if (const auto done = std::exchange(done_, std::nullopt); done.has_value()) {
     const std::optional<bool> overflowed = HasOverflowed(*done);
@@ -44,8 +79,21 @@ absl::Status StepScaler::BeginStep(int64_t clock) {
       }
     }
   }
-  job_.executor->UseLossScale(scale_.FactorFor(
-      static_cast<int64_t>(job_.spec().training().batch_size())));
+  return absl::OkStatus();
+}
+
+std::optional<LossScale::State> StepScaler::StateOfAllRanks(
+    int64_t clock) const {
+  if (!scales_ || !dynamic_ || !job_.regimes.At(clock).sync()) {
+    return std::nullopt;
+  }
+  return scale_.state();
+}
+
+absl::Status StepScaler::BeginStep(int64_t clock) {
+  if (!scales_) return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(Settle());
+  job_.executor->UseLossScale(scale_.FactorFor(SharesOf(job_.spec()).largest));
   metrics_.OnLossScale(scale_.scale());
   meter_.SetLossScale(scale_.scale(), scale_.overflows());
   return absl::OkStatus();

@@ -36,10 +36,16 @@ class StepScaler {
   // been read. Errors: FailedPrecondition: the step before overflowed at the
   // smallest scale, and the job is to fail then; names clock and element.
   absl::Status BeginStep(int64_t clock);
+  // The first part of BeginStep alone: takes what has become of the step
+  // before. For a state that is saved between two steps. Errors: BeginStep's.
+  absl::Status Settle();
   // EndBackward of step `clock` was called; the step has, or had, `samples`.
   // `overflow`: Executor::StepResult's.
   void OnGradient(int64_t clock, uint64_t samples, const std::string& overflow);
 
+  // What another process goes on with, after Settle; none: nothing changes it,
+  // or ranks differ.
+  std::optional<LossScale::State> StateOfAllRanks(int64_t clock) const;
   // Of the next step; 0: the job has none.
   double scale() const { return scales_ ? scale_.scale() : 0; }
   // BeginStep has failed because of another rank's gradient.
@@ -52,6 +58,8 @@ class StepScaler {
     std::string overflow;
     bool abandoned = false;
   };
+  // Goes on with the scale of the checkpoint that the attempt starts from.
+  void Restore();
   // None: the step says nothing about the scale.
   std::optional<bool> HasOverflowed(const Done& step) const;
   absl::Status OnExhausted(const Done& step);

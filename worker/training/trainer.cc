@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
+#include "common/job/step_shares.h"
 #include "common/system/log.h"
 #include "common/system/periodic_task.h"
 #include "common/update/update_spec.h"
@@ -29,6 +31,7 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   Prefetcher::Options options;
   options.plan.sample_count = job.train->size();
   options.plan.batch_size = spec.training().batch_size();
+  options.plan.global_batch = spec.training().global_batch();
   options.plan.workers = static_cast<uint32_t>(job.assignment.workers_size());
   options.plan.rank = job.rank;
   options.plan.shuffle = spec.data().shuffle();
@@ -59,13 +62,22 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
       executor_(*job.executor),
       prefetcher_(job.train.get(), PrefetcherOptions(job)),
       epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
-      meter_(job.rank, epochs_, job.assignment.start_clock(), MonotonicNow()),
+      meter_(job.rank, epochs_, job.assignment.start_clock(), MonotonicNow(),
+             job.counts.get()),
       profiler_(job, &stop_, options_.on_profile),
       exchange_(std::move(exchange)),
       scaler_(job, exchange_.parameters.get(), options_.metrics, &meter_) {
   if (job.test != nullptr) {
     evaluator_.emplace(job, epochs_, &parameters_, options_.metrics,
                        options_.on_evaluation, options_.on_activity);
+  }
+  if (job.is_chief()) {
+    checkpoints_.emplace(job, epochs_, &parameters_, options_.checkpoints);
+    changer_.emplace(job, epochs_, &parameters_,
+                     [this](const RegimeTransition& transition) {
+                       if (options_.on_regime_change == nullptr) return;
+                       options_.on_regime_change(transition);
+                     });
   }
   if (job.rows != nullptr) {
     rows_.emplace(job, epochs_.clocks_total, &prefetcher_, &parameters_,
@@ -74,8 +86,16 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
 }
 
 absl::Status Trainer::Run() {
-  const auto send_report = [this] {
+  ParameterExchange::LeftOut told;
+  const auto send_report = [this, &told] {
     options_.on_progress(meter_.Report(MonotonicNow()));
+    const auto left_out = parameters_.left_out();
+    if (!job_.is_chief() || options_.on_left_out == nullptr ||
+        !left_out.has_value() || *left_out == told) {
+      return;
+    }
+    told = *left_out;
+    options_.on_left_out(told);
   };
   PeriodicTask report("progress", kReportPeriod, [&] {
     send_report();
@@ -87,6 +107,7 @@ absl::Status Trainer::Run() {
       (IsSpoiltByOthers() || scaler_.spoilt_by_others())) {
     AwaitStop();
   }
+  if (changer_.has_value()) changer_->Finish();
   executor_.UseStatistics(nullptr);
   report.Stop();
   profiler_.Finish();
@@ -104,33 +125,185 @@ void Trainer::Stop() {
     stopped_.SignalAll();
   }
   exchange_.Cancel(absl::CancelledError("stopped"));
+  if (checkpoints_.has_value()) checkpoints_->Cancel();
+}
+
+void Trainer::FinishCheckpoint() {
+  if (checkpoints_.has_value()) checkpoints_->Finish();
 }
 
 WorkerProgress Trainer::Totals() const { return meter_.Totals(MonotonicNow()); }
 
-std::string Trainer::HistoryCsv() const {
+std::function<double(int64_t clock)> Trainer::LearningRates() const {
   const LearningRate rate =
       LearningRateOf(job_.spec().learning_rate(), epochs_.clocks_total);
-  return history_.Csv(epochs_, [&](int64_t clock) { return rate.At(clock); });
+  return [this, rate](int64_t clock) {
+    return rate.At(clock) * job_.regimes.At(clock).learning_rate_factor;
+  };
+}
+
+std::string Trainer::HistoryCsv() const {
+  return history_.Csv(epochs_, LearningRates());
+}
+
+std::vector<HistoryPoint> Trainer::History(absl::Time now) const {
+  Stopwatch since = history_watch_;  // a copy: this one goes on
+  return history_.Points(LearningRates(), now - since.Lap());
 }
 
 absl::Status Trainer::Train() {
+  history_watch_.Lap();
   const int64_t first = job_.assignment.start_clock();
   SYNCLINE_RETURN_IF_ERROR(Annotate(
       epochs_.CheckStart(first),
       absl::StrCat(job_.task_name(), " of job ", job_.assignment.job_id())));
-  if (first == epochs_.clocks_total) return ReadLast();
-  SYNCLINE_RETURN_IF_ERROR(Start(first));
-  for (int64_t clock = first; clock < epochs_.clocks_total; ++clock) {
-    SYNCLINE_RETURN_IF_ERROR(Step(clock));
-    if (ReadsCutAt(clock + 1)) {
-      SYNCLINE_RETURN_IF_ERROR(EndEpoch(clock + 1));
-    } else if (LacksCutAt(clock + 1)) {
-      SYNCLINE_RETURN_IF_ERROR(Announce(clock + 1));
-    }
+  if (first == epochs_.clocks_total) {
+    if (checkpoints_.has_value()) checkpoints_->EndSteps();
+    return ReadLast();
   }
+  SYNCLINE_RETURN_IF_ERROR(Start(first));
+  for (int64_t clock = first; clock < final_clock();) {
+    SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kStepBegin));
+    SYNCLINE_RETURN_IF_ERROR(BeforeStep(clock));
+    SYNCLINE_RETURN_IF_ERROR(Step(clock));
+    int64_t next = ClockAfter(clock);
+    if (next > clock + 1) {
+      SYNCLINE_RETURN_IF_ERROR(LeaveOut(clock, &next));
+    }
+    // A cut is never behind the open clock, so the chief misses none.
+    while (clock < next) SYNCLINE_RETURN_IF_ERROR(AfterStep(++clock));
+  }
+  if (checkpoints_.has_value()) checkpoints_->EndSteps();
   LogPadding();
   return absl::OkStatus();
+}
+
+// The last step is made even where its push will be dropped: the cut at the
+// job's end is announced before it and read after it.
+int64_t Trainer::ClockAfter(int64_t clock) const {
+  return std::max(clock + 1,
+                  std::min(parameters_.open_clock(), epochs_.clocks_total - 1));
+}
+
+absl::Status Trainer::LeaveOut(int64_t clock, int64_t* next) {
+  // The others go on while this rank reads, but not past a cut of the chief's.
+  constexpr int kTriesMax = 4;
+  for (int tries = 1;; ++tries) {
+    if (!ReadsCutAt(*next)) {
+      SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(*next));
+    }
+    const int64_t open = ClockAfter(*next - 1);
+    // A step is made at a clock whose values were read. Where the others are
+    // past it by now, its push is dropped.
+    if (open == *next || tries == kTriesMax) break;
+    *next = open;
+  }
+  if (MayWarn()) {
+    LogWarning("the others have gone on without this worker")
+        .Job(job_.assignment.job_id())
+        .Field("clock", clock)
+        .Field("goes_on_at_clock", *next);
+  }
+  prefetcher_.SkipTo(*next);
+  if (rows_.has_value()) rows_->Forget();
+  if (checkpoints_.has_value()) {
+    for (int64_t left = clock + 1; left < *next; ++left) {
+      checkpoints_->PutOff(left);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One of the two cuts at a time: neither has to wait for the other's end then.
+absl::Status Trainer::BeforeStep(int64_t clock) {
+  if (!job_.is_chief()) return absl::OkStatus();
+  if (changer_->IsOpen()) {
+    checkpoints_->PutOff(clock);
+    return absl::OkStatus();
+  }
+  // Who writes a checkpoint must not change while it is written. A change that
+  // comes too late for the job's clocks keeps no checkpoint from being made,
+  // least of all that of the result.
+  if (changer_->WantsStrategy() && !checkpoints_->IsOpen() &&
+      clock + 2 < epochs_.clocks_total) {
+    checkpoints_->PutOff(clock);
+    if (checkpoints_->IsBusy()) return absl::OkStatus();
+    return changer_->BeforeStep(clock);
+  }
+  SYNCLINE_RETURN_IF_ERROR(checkpoints_->BeforeStep(clock));
+  if (checkpoints_->IsOpen()) return absl::OkStatus();
+  return changer_->BeforeStep(clock);
+}
+
+absl::Status Trainer::ChangeRegime(int64_t clock) {
+  if (changer_.has_value()) {
+    if (!changer_->IsOpen() || changer_->clock() != clock) {
+      return absl::OkStatus();
+    }
+    // At the end of an epoch the ranks are let go here first. But where that
+    // cut was raised, it may hold a rank that has not come to this one.
+    if (ReadsCutAt(clock) && epochs_.EndOf(clock - 1) != clock) {
+      return changer_->PutOff(clock);
+    }
+    SYNCLINE_RETURN_IF_ERROR(changer_->Commit(clock));
+    if (!changer_->IsOpen()) return absl::OkStatus();  // it came to nothing
+    SYNCLINE_RETURN_IF_ERROR(FollowRegimes(clock));
+    changer_->ReportDone();
+    return absl::OkStatus();
+  }
+  if (clock == epochs_.clocks_total || !parameters_.has_regime_news()) {
+    return absl::OkStatus();
+  }
+  return FollowRegimes(clock);
+}
+
+absl::Status Trainer::FollowRegimes(int64_t clock) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes,
+                            parameters_.FollowRegimes(clock));
+  if (regimes == job_.regimes) return absl::OkStatus();  // it came to nothing
+  if (options_.on_regimes != nullptr) options_.on_regimes(regimes);
+  // What this rank has read may be older than the regime allows.
+  if (rows_.has_value()) rows_->Forget();
+  return parameters_.Pull(clock);
+}
+
+void Trainer::RequestRegime(const RegimeChange& change,
+                            const std::string& reason) {
+  if (changer_.has_value()) changer_->Request(change, reason);
+}
+
+absl::Status Trainer::AfterStep(int64_t clock) {
+  SYNCLINE_RETURN_IF_ERROR(ChangeRegime(clock));
+  const bool checkpoints =
+      checkpoints_.has_value() && checkpoints_->IsAtCut(clock);
+  // Ranks get to a cut behind an epoch's end when that has been evaluated; any
+  // other cut is let go before, so that an evaluation does not hold it.
+  const bool behind =
+      checkpoints && ReadsCutAt(clock) && checkpoints_->IsBehind(clock);
+  if (checkpoints && !behind) {
+    SYNCLINE_RETURN_IF_ERROR(WriteCheckpoint(clock));
+  }
+  if (ReadsCutAt(clock)) {
+    SYNCLINE_RETURN_IF_ERROR(EndEpoch(clock));
+  } else if (LacksCutAt(clock)) {
+    SYNCLINE_RETURN_IF_ERROR(Announce(clock));
+  }
+  // After an early end no rank reaches it.
+  return behind && !early_end_.has_value() ? WriteCheckpoint(clock)
+                                           : absl::OkStatus();
+}
+
+absl::Status Trainer::WriteCheckpoint(int64_t clock) {
+  SYNCLINE_RETURN_IF_ERROR(checkpoints_->Await(clock));
+  SYNCLINE_RETURN_IF_ERROR(scaler_.Settle());
+  std::optional<Checkpointer::LossScale> loss_scale;
+  if (const auto state = scaler_.StateOfAllRanks(clock); state.has_value()) {
+    loss_scale.emplace();
+    loss_scale->set_scale(state->scale);
+    loss_scale->set_good_steps(state->good_steps);
+    loss_scale->set_overflows(state->tolerated);
+  }
+  return checkpoints_->Write(clock, loss_scale);
 }
 
 void Trainer::LogPadding() const {
@@ -149,25 +322,31 @@ absl::Status Trainer::Start(int64_t clock) {
     FillInitialValues();
     // No worker can push before the shards are initialised, so no worker is
     // past the first cut when it is announced.
-    SYNCLINE_RETURN_IF_ERROR(Announce(clock));
+    // Where checkpoints are evaluated, only the last one is read: for export.
+    SYNCLINE_RETURN_IF_ERROR(Announce(
+        EvaluatesCheckpoints(job_.spec()) ? epochs_.clocks_total - 1 : clock));
     SYNCLINE_RETURN_IF_ERROR(parameters_.Init(epochs_.clocks_total));
   }
   return parameters_.Pull(clock);
 }
 
 absl::Status Trainer::ReadLast() {
-  if (!job_.is_chief()) return absl::OkStatus();
   const int64_t clock = epochs_.clocks_total;
+  if (!job_.is_chief()) return parameters_.Leave(clock);
   const auto read = [&]() -> absl::Status {
     SYNCLINE_RETURN_IF_ERROR(Announce(clock - 1));
     SYNCLINE_RETURN_IF_ERROR(parameters_.Init(clock));
-    return parameters_.PullCut(cut_->id, clock);
+    SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut_->id, clock));
+    return parameters_.Leave(clock);
   };
-  return Annotate(
+  SYNCLINE_RETURN_IF_ERROR(Annotate(
       read(), absl::StrCat(job_.task_name(), " of job ",
                            job_.assignment.job_id(), ": start_clock is ", clock,
                            ", the last: its values, which are to be "
-                           "exported, cannot be read"));
+                           "exported, cannot be read")));
+  SYNCLINE_RETURN_IF_ERROR(CheckFinalValues());
+  // The attempt before may have ended without.
+  return Evaluate(*cut_);
 }
 
 absl::Status Trainer::Announce(int64_t clock) {
@@ -193,7 +372,8 @@ absl::Status Trainer::Step(int64_t clock) {
   SendGradient(&step);
   SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
   meter_.AddStep(clock, step.samples, step.loss_sum, step.times);
-  history_.Add(clock, step.samples, step.loss_sum, scaler_.scale());
+  history_.Add(clock, step.samples, step.loss_sum, scaler_.scale(),
+               history_watch_.Lap());
   options_.metrics->OnStep(step.samples, step.times);
   profiler_.EndStep(step.samples);
   return absl::OkStatus();
@@ -279,6 +459,10 @@ absl::Status Trainer::AwaitValues(OpenStep* step) {
                     {StepProfile::WAIT, waited.wait},
                     {StepProfile::PULL, waited.pull}});
   if (rows_.has_value()) rows_->OnPulled(step->clock);
+  if (parameters_.was_left_behind(step->clock)) {
+    step->samples = 0;
+    step->loss_sum = 0;
+  }
   step->times.push += waited.push;
   step->times.wait += waited.wait;
   step->times.pull = waited.pull;
@@ -301,9 +485,7 @@ absl::StatusOr<Executor::StepResult> Trainer::Compute(int64_t clock,
 absl::Status Trainer::LeaveFolds(const Batch& batch) {
   if (folds_ == nullptr) return absl::OkStatus();
   // Others may have as many parts as a full batch, which this one has not.
-  const bool has_all_parts =
-      batch.size >=
-      std::max<int64_t>(1, job_.spec().training().micro_batches());
+  const bool has_all_parts = batch.size >= SharesOf(job_.spec()).parts;
   if (has_all_parts && !parameters_.step_abandoned()) return absl::OkStatus();
   return folds_->Leave();
 }
@@ -372,6 +554,7 @@ absl::Status Trainer::EndEpoch(int64_t clock) {
   if (job_.has_evaluator()) return absl::OkStatus();
   // The next cut before the end of this one, or a worker could run past it.
   const bool is_last = clock == epochs_.clocks_total;
+  if (!is_last && job_.spec().has_stop()) return EndEpochOrJob(cut);
   if (!is_last) SYNCLINE_RETURN_IF_ERROR(Announce(clock));
   if (rows_.has_value()) {
     // Rows are read batch by batch while the cut is held.
@@ -382,6 +565,24 @@ absl::Status Trainer::EndEpoch(int64_t clock) {
   return Evaluate(cut);
 }
 
+absl::Status Trainer::EndEpochOrJob(const EpochCut& cut) {
+  SYNCLINE_RETURN_IF_ERROR(Evaluate(cut));
+  if (early_end().empty()) {
+    SYNCLINE_RETURN_IF_ERROR(Announce(cut.clock));
+    return parameters_.EndCut(cut.id, cut.clock);
+  }
+  LogInfo("the job ends early")
+      .Job(job_.assignment.job_id())
+      .Field("clock", cut.clock)
+      .Field("why", early_end());
+  early_end_ = cut.clock;
+  return CheckFinalValues();
+}
+
+std::string Trainer::early_end() const {
+  return evaluator_.has_value() ? evaluator_->stop_reason() : "";
+}
+
 absl::Status Trainer::CheckFinalValues() {
   for (size_t i = 0; i < job_.training.parameters.size(); ++i) {
     const absl::Span<const float> values =
@@ -389,8 +590,8 @@ absl::Status Trainer::CheckFinalValues() {
     if (AllFinite(values.data(), values.size())) continue;
     const size_t at = FirstNonFinite(values.data(), values.size());
     const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-        "after the last clock, ", epochs_.clocks_total - 1, ", element ", at,
-        " of '", job_.training.parameters[i].name, "' is ", values[at],
+        "after the last clock, ", final_clock() - 1, ", element ", at, " of '",
+        job_.training.parameters[i].name, "' is ", values[at],
         ", though no loss and no gradient was: its last update has "
         "overflowed; lower learning_rate, or what decays it"));
     if (NonFiniteOf(job_.spec().non_finite()) == OnNonFinite::kFailJob) {
@@ -410,7 +611,7 @@ absl::Status Trainer::Evaluate(const EpochCut& cut) {
 }
 
 TableReader Trainer::ReaderOf(uint32_t table) {
-  const int64_t clock = epochs_.clocks_total;
+  const int64_t clock = final_clock();
   return {.scan =
               [this, table, clock](TableReader::Sink sink) {
                 return parameters_.ScanTable(table,
@@ -433,8 +634,7 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
   batch.int_feeds.resize(rows.size());
   batch.int_feeds[table].assign(keys.begin(), keys.end());
   rows[table]->Collect(batch);
-  SYNCLINE_RETURN_IF_ERROR(
-      parameters_.PullRows(epochs_.clocks_total, cut_->id, rows));
+  SYNCLINE_RETURN_IF_ERROR(parameters_.PullRows(final_clock(), cut_->id, rows));
   const size_t dim = static_cast<size_t>(rows[table]->dim());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto row = static_cast<size_t>(rows[table]->positions(0)[i]) - 1;
@@ -445,6 +645,8 @@ absl::Status Trainer::ReadTable(uint32_t table, absl::Span<const int64_t> keys,
 
 absl::Status Trainer::EndTables() {
   if (job_.has_evaluator()) return absl::OkStatus();  // it may still read
+  // After an early end the other ranks are stopped where they are held.
+  if (early_end_.has_value()) return absl::OkStatus();
   return parameters_.EndCut(cut_->id, epochs_.clocks_total);
 }
 

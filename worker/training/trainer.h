@@ -28,7 +28,9 @@
 #include "worker/job/prepared_job.h"
 #include "worker/job/progress_meter.h"
 #include "worker/job/worker_metrics.h"
+#include "worker/training/checkpointer.h"
 #include "worker/training/loss_history.h"
+#include "worker/training/regime_changer.h"
 #include "worker/training/step_profiler.h"
 #include "worker/training/step_rows.h"
 #include "worker/training/step_scaler.h"
@@ -43,7 +45,8 @@ namespace syncline::worker {
 //
 // The chief also fills the initial values, announces each epoch's end as a cut,
 // reads the state at the cut and evaluates it; where the job has an evaluator,
-// it announces the first cut and reads the last. In sync mode the parameters
+// it announces the first cut and reads the last. It has the job's checkpoints
+// made, too. In sync mode the parameters
 // depend on the job alone: not on timing, not on the number of ps.
 class Trainer {
  public:
@@ -51,11 +54,22 @@ class Trainer {
     WorkerMetrics* metrics = nullptr;  // outlives the trainer
     // About twice a second, from a thread of the trainer, and once at the end.
     std::function<void(const WorkerProgress&)> on_progress;
+    // The chief's of a job without ps, with each progress at which it has
+    // changed; may be null.
+    std::function<void(const ParameterExchange::LeftOut&)> on_left_out =
+        nullptr;
     // The chief's evaluations, from the training thread.
     OnEvaluation on_evaluation;
     // The evaluation that is going on, in words; empty: it is over. From the
     // training thread.
     std::function<void(const std::string& what)> on_activity;
+    // The chief's: what becomes of the job's checkpoints.
+    Checkpointer::Options checkpoints;
+    // The job trains by these from the next step on; may be null where it does
+    // not change. From the training thread.
+    std::function<void(const RegimeSchedule&)> on_regimes = nullptr;
+    // The chief's: what has become of a change that was asked for.
+    std::function<void(const RegimeTransition&)> on_regime_change = nullptr;
     // Gets the profiles that RequestProfile asked for, from a thread of the
     // trainer. May block.
     std::function<void(const std::string& name, const StepProfile&)> on_profile;
@@ -82,6 +96,18 @@ class Trainer {
     profiler_.Request(request);
   }
 
+  // The chief's: has the regime changed as soon as possible, and tells
+  // on_regime_change. Thread-safe.
+  void RequestRegime(const RegimeChange& change, const std::string& reason);
+  // Has the chief make one more checkpoint, as Checkpointer says. Thread-safe.
+  void RequestCheckpoint() {
+    if (checkpoints_.has_value()) checkpoints_->Request();
+  }
+
+  // Why the job has ended before its last clock (StopSpec); empty: it has not.
+  // After Run.
+  std::string early_end() const;
+
   // The chief's, after Run; none where the job has an evaluator.
   absl::Span<const Evaluation> evaluations() const {
     if (!evaluator_.has_value()) return {};
@@ -92,10 +118,20 @@ class Trainer {
   TableReader ReaderOf(uint32_t table);
   // Nothing is scanned any more.
   absl::Status EndTables();
+  // Blocks until the checkpoint that is being written, if one is, is whole or
+  // has failed. After Run.
+  void FinishCheckpoint();
   // Of the whole run.
   WorkerProgress Totals() const;
+  // ParameterExchange's: none where the ps of the job know.
+  std::optional<ParameterExchange::LeftOut> left_out() const {
+    return parameters_.left_out();
+  }
+  uint64_t dropped_before_ps() const { return parameters_.dropped_before_ps(); }
   // history.csv, after Run. REQUIRES: this is the chief.
   std::string HistoryCsv() const;
+  // The same points; `now` by the wall clock.
+  std::vector<HistoryPoint> History(absl::Time now) const;
 
  private:
   // The time since the previous lap.
@@ -129,6 +165,24 @@ class Trainer {
   absl::Status Start(int64_t clock);
   absl::Status Train();
   absl::Status Step(int64_t clock);
+  // The clock of the step after `clock`: the next one, but where others have
+  // gone on without this rank.
+  int64_t ClockAfter(int64_t clock) const;
+  // Leaves out the steps between `clock`, which was made, and `*next`, with
+  // their batches, and reads the values of the open clock, which it puts there.
+  absl::Status LeaveOut(int64_t clock, int64_t* next);
+  // Has the cuts announced that are due where step `clock` is the next.
+  absl::Status BeforeStep(int64_t clock);
+  // What cuts ask for where all steps before `clock` are made.
+  absl::Status AfterStep(int64_t clock);
+  // The regime may change with step `clock`: has it changed there, and follows
+  // what the shards say.
+  absl::Status ChangeRegime(int64_t clock);
+  absl::Status FollowRegimes(int64_t clock);
+  // By the step's clock: the rate that the owners update with.
+  std::function<double(int64_t clock)> LearningRates() const;
+  // Has the state before step `clock` written: the cut there is announced.
+  absl::Status WriteCheckpoint(int64_t clock);
   // Waits for the batch and its rows, and opens the step at the
   // exchange.
   absl::Status Begin(OpenStep* step);
@@ -162,7 +216,7 @@ class Trainer {
   absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
                          float* values);
   // For an attempt that begins after the last clock: the chief's executor has
-  // the values of the last cut, not the initial ones.
+  // the values of the last cut, not the initial ones. Evaluates them.
   absl::Status ReadLast();
   // Has the cut at the end of the epoch that contains step `clock` announced.
   absl::Status Announce(int64_t clock);
@@ -172,6 +226,13 @@ class Trainer {
   // without it.
   bool LacksCutAt(int64_t clock) const;
   absl::Status EndEpoch(int64_t clock);
+  // The same where the job may end there: the cut is held until the evaluation
+  // has decided, so no rank gets past an early end.
+  absl::Status EndEpochOrJob(const EpochCut& cut);
+  // The last clock, or that of an early end.
+  int64_t final_clock() const {
+    return early_end_.value_or(epochs_.clocks_total);
+  }
   absl::Status Evaluate(const EpochCut& cut);
   // Of the final values, which no loss is computed with. Errors:
   // FailedPrecondition: one is not finite, and the job is to fail then.
@@ -187,6 +248,7 @@ class Trainer {
   const Epochs epochs_;
   ProgressMeter meter_;
   LossHistory history_;
+  Stopwatch history_watch_;
   int64_t fed_values_ = 0;  // of samples, in all steps
   int64_t fed_padding_ = 0;
   absl::Time next_warning_ = absl::InfinitePast();
@@ -198,10 +260,13 @@ class Trainer {
   ParameterExchange& parameters_ = *exchange_.parameters;
   StepFolds* const folds_ = exchange_.folds.get();  // null: nothing to fold
   StepScaler scaler_;
-  std::optional<StepRows> rows_;           // where the job has tables
-  std::optional<CutEvaluator> evaluator_;  // where this rank evaluates
+  std::optional<StepRows> rows_;             // where the job has tables
+  std::optional<CutEvaluator> evaluator_;    // where this rank evaluates
+  std::optional<Checkpointer> checkpoints_;  // the chief's
+  std::optional<RegimeChanger> changer_;     // likewise
   // The next that this rank reads; the last one from then on. The chief's.
   std::optional<EpochCut> cut_;
+  std::optional<int64_t> early_end_;  // its clock, where the job has ended
 };
 
 // How a job's clocks fall into epochs. REQUIRES: `job` is a worker's, complete.

@@ -9,6 +9,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
+#include "common/system/job_logs.h"
 #include "common/system/log.h"
 #include "common/system/thread_name.h"
 #include "kernels/device/device.h"
@@ -57,6 +58,7 @@ class JobWorker final : public Worker {
                       .why_no_gpu = options.why_no_gpu,
                       .incarnation = options.incarnation,
                       .shared_memory = options.shared_memory,
+                      .join_peers = options.join_peers,
                       .on_failed = [this] { CheckGpu(); }}),
         artifacts_(options.artifacts),
         metrics_(options.metrics),
@@ -92,6 +94,26 @@ class JobWorker final : public Worker {
           job->RequestProfile(command.profile());
         }
         return;
+      case SchedulerMessage::kChangeRegime:
+        if (const auto job = FindJob(command.change_regime().job_id());
+            job != nullptr &&
+            job->attempt() == command.change_regime().attempt()) {
+          job->RequestRegime(command.change_regime());
+        }
+        return;
+      case SchedulerMessage::kWriteCheckpoint:
+        if (const auto job = FindJob(command.write_checkpoint().job_id());
+            job != nullptr &&
+            job->attempt() == command.write_checkpoint().attempt()) {
+          job->RequestCheckpoint();
+        }
+        return;
+      case SchedulerMessage::kEvaluate:
+        if (const auto job = FindJob(command.evaluate().job_id());
+            job != nullptr && job->attempt() == command.evaluate().attempt()) {
+          job->RequestEvaluation(command.evaluate());
+        }
+        return;
       case SchedulerMessage::kStop:
         return OnStop(command.stop());
       default:
@@ -101,6 +123,7 @@ class JobWorker final : public Worker {
 
  private:
   void OnPrepare(const JobAssignment& assignment) ABSL_LOCKS_EXCLUDED(mu_) {
+    SetJobTrace(assignment.job_id(), assignment.trace_id());
     std::shared_ptr<JobRun> busy;
     {
       MutexLock lock(&mu_);

@@ -12,6 +12,7 @@
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "worker/data/reading/data_root.h"
+#include "worker/job/peer_joining.h"
 
 namespace syncline {
 class Device;
@@ -45,7 +46,10 @@ class Worker {
     // The secret of the stream to the scheduler, for what goes there beside it.
     // Thread-safe; used only where `artifacts` is null.
     std::function<std::string()> session_secret;
-    bool shared_memory = true;           // with a ps on this host
+    bool shared_memory = true;  // with a ps on this host
+    // Joins the ranks of a job without ps (JobProcess); null: this worker
+    // fails such jobs.
+    JoinPeers join_peers = nullptr;
     MetricsRegistry* metrics = nullptr;  // outlives the worker; may be null
     // Null: from and to the scheduler.
     std::shared_ptr<ArtifactTransfer> artifacts;

@@ -8,10 +8,6 @@ constexpr absl::Duration kAskPeriod = absl::Milliseconds(250);
 
 }  // namespace
 
-void ClosedStreams::Add(SessionId session, absl::Time now) {
-  streams_[session] = {now + register_limit_, now};
-}
-
 std::vector<SessionId> ClosedStreams::TakeDue(absl::Time now) {
   std::vector<SessionId> due;
   for (auto& [session, stream] : streams_) {

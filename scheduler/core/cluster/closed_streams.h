@@ -23,7 +23,13 @@ class ClosedStreams {
       : register_limit_(register_limit) {}
 
   // The session's stream has closed; its member is to be asked at once.
-  void Add(SessionId session, absl::Time now);
+  void Add(SessionId session, absl::Time now) {
+    Add(session, now, now + register_limit_);
+  }
+  // The same, of a member that may take until `register_by`.
+  void Add(SessionId session, absl::Time now, absl::Time register_by) {
+    streams_[session] = {register_by, now};
+  }
   // The member is lost, or has registered again.
   void Remove(SessionId session) { streams_.erase(session); }
   bool Contains(SessionId session) const { return streams_.contains(session); }

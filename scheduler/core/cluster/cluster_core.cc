@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/profile_limits.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/message_sizes.h"
@@ -56,27 +57,100 @@ ClusterCore::ClusterCore(Options options)
       membership_(options_.version),
       address_checks_(options_.confirms_addresses),
       closed_streams_(options_.register_limit),
+      reattachment_(options_.reattach_window),
+      state_age_(options_.previous_epoch, options_.epoch),
       placement_(options_.settle, options_.expects_evaluator),
-      jobs_({options_.prepare_timeout, options_.grace, options_.retry}) {}
+      jobs_({options_.prepare_timeout, options_.grace}) {}
 
 void ClusterCore::Restore(std::vector<StoredJob> jobs,
                           const std::vector<std::string>& unreadable,
                           absl::Time now, ClusterActions* actions) {
   placement_.OnStart(now);
+  reattachment_.Begin(now);
   for (const std::string& job_id : unreadable) jobs_.Reserve(job_id);
   for (StoredJob& stored : jobs) {
     jobs_.Reserve(stored.status.job_id());
+    events_[stored.status.job_id()] =
+        JobEventLog(std::move(stored.events), stored.status);
     jobs_.Add(std::move(stored));
   }
+  std::vector<Job*> taken_up;
   for (Job* job : jobs_.All()) {
+    if (!job->IsOver()) {
+      NoteEvent(*job, "scheduler", "a scheduler was started with this job",
+                now);
+    }
     if (job->status().state() == QUEUED) {
       queue_.Push(job->id());
+    } else if (job->CanBeTakenUp()) {
+      taken_up.push_back(job);
     } else if (!job->IsOver()) {
       job->OnRestart(now, actions);
       if (job->IsWaiting()) queue_.Push(job->id());
     }
   }
+  TakeUp(taken_up, now, actions);
   StartJobs(now, actions);
+}
+
+void ClusterCore::TakeUp(const std::vector<Job*>& jobs, absl::Time now,
+                         ClusterActions* actions) {
+  for (Job* job : jobs) {
+    job->TakeUp([this] { return reattachment_.NextSession(); }, now, actions);
+  }
+  // A member that is done may have ended, and a later job have its task.
+  for (const bool done : {false, true}) {
+    for (Job* job : jobs) {
+      for (const JobMember& member : job->members()) {
+        // A lease before the window ends.
+        if (member.done != done ||
+            !membership_.Keep(member.session, member.member(),
+                              reattachment_.until() - options_.lease)) {
+          continue;
+        }
+        engaged_[member.session] = {job->id()};
+        closed_streams_.Add(member.session, now, reattachment_.until());
+      }
+    }
+  }
+  for (Job* job : jobs) {
+    for (const SessionId session : job->Participants()) {
+      if (membership_.Find(session) != nullptr) continue;
+      job->OnGone(session, "another process has its task", now, actions);
+    }
+    Settle(job, now, actions);
+    WaitAgain(job);
+  }
+  ConfirmAddresses(now, actions);
+}
+
+size_t ClusterCore::absent_count() const {
+  const std::vector<const Membership::Entry*> all = membership_.All();
+  return static_cast<size_t>(absl::c_count_if(
+      all,
+      [](const Membership::Entry* entry) { return IsAbsent(entry->session); }));
+}
+
+bool ClusterCore::CompareState(SessionId session, const Register& request,
+                               ClusterActions* actions) {
+  const StateAge::Finding finding = state_age_.OnRegister(request);
+  if (finding.is_replaced) {
+    // The next start on this state begins above it.
+    actions->push_back(PersistEpoch{request.scheduler_epoch()});
+    actions->push_back(EndSession{
+        session, absl::UnavailableError(absl::StrCat(
+                     "this scheduler, epoch ", epoch(),
+                     ", has been replaced: ", MemberText(request.member()),
+                     " has seen one with epoch ", request.scheduler_epoch()))});
+    return false;
+  }
+  jobs_.ReserveNumber(StateAge::JobNumberOf(request));
+  if (!finding.state_is_old) return true;
+  actions->push_back(StateIsOld{MemberTextWithIncarnation(request.member())});
+  for (Job* job : jobs_.All()) {
+    job->RaiseAttempt(state_age_.attempt_floor());
+  }
+  return true;
 }
 
 void ClusterCore::OnRegister(SessionId session, const Register& request,
@@ -86,16 +160,25 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
         session, absl::InvalidArgumentError(absl::StrCat(
                      "this stream is that of ",
                      MemberTextWithIncarnation(registered->member)))});
-    return OnMemberLost(session, "it registered twice", now, actions);
+    return OnMemberLost(session, LossCause::kReplaced, "it registered twice",
+                        now, actions);
+  }
+  // What a process says that cannot be a member counts for nothing.
+  if (membership_.CheckRequest(request).ok() &&
+      !CompareState(session, request, actions)) {
+    return;
   }
   const Membership::Entry* same =
       membership_.FindIncarnation(request.member().incarnation());
   if (same != nullptr) {
     if (Resume(*same, session, request, now, actions)) return;
     const SessionId older = same->session;
+    const std::string why =
+        IsAbsent(older) ? reattachment_.OtherText(WhyNotResumed(*same, request))
+                        : "it opened another session";
     actions->push_back(EndSession{
         older, absl::UnavailableError("this process opened another session")});
-    OnMemberLost(older, "it opened another session", now, actions);
+    OnMemberLost(older, LossCause::kReplaced, why, now, actions);
   }
   const auto entry = membership_.Admit(session, request, now);
   if (!entry.ok()) {
@@ -130,6 +213,32 @@ void ClusterCore::Welcome(SessionId session, const Register& request,
   told_.insert(request.member().incarnation());
 }
 
+std::string ClusterCore::WhyNotResumed(const Membership::Entry& member,
+                                       const Register& request) {
+  const absl::Status taken = membership_.CheckRequest(request);
+  if (!taken.ok()) {
+    return absl::StrCat("this scheduler does not take it: ", taken.message());
+  }
+  const Job* const job = JobOf(member.session);
+  if (job != nullptr &&
+      (job->stopping() ||
+       engaged_.at(member.session).release_by != absl::InfiniteFuture())) {
+    return absl::StrCat("job ", job->id(), " is being stopped");
+  }
+  if (!IsSameProcess(member.member, request)) {
+    return "with another address, host, pid or task";
+  }
+  const std::string expected =
+      job == nullptr ? ""
+                     : absl::StrCat(" instead of attempt ", job->pass().attempt,
+                                    " of job ", job->id());
+  if (request.job_id().empty()) {
+    return absl::StrCat("has no job", expected);
+  }
+  return absl::StrCat("has attempt ", request.held().attempt(), " of job ",
+                      request.job_id(), expected);
+}
+
 bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
                          const Register& request, absl::Time now,
                          ClusterActions* actions) {
@@ -143,7 +252,18 @@ bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
   // A daemon that names none has not been told of the job yet, or has said that
   // it is done with it, and says so again after this.
   if (!request.job_id().empty() && request.job_id() != job->id()) return false;
-  if (!closed_streams_.Contains(older)) {
+  if (!request.job_id().empty() && request.has_held() &&
+      !job->IsOfAttempt(request.held().attempt())) {
+    return false;
+  }
+  const bool was_absent = IsAbsent(older);
+  if (was_absent && !membership_.CheckRequest(request).ok()) return false;
+  if (was_absent) {
+    // Its address is confirmed anew, for jobs to come.
+    address_checks_.Add(session, now);
+    actions->push_back(
+        MemberReattached{MemberTextWithIncarnation(member.member), job->id()});
+  } else if (!closed_streams_.Contains(older)) {
     actions->push_back(EndSession{
         older, absl::UnavailableError("this process opened another session")});
   }
@@ -155,7 +275,9 @@ bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
   engaged_.insert(std::move(engagement));
   Welcome(session, request, actions);
   job->OnResumed(older, session, /*has_job=*/!request.job_id().empty(),
-                 actions);
+                 request.held().clock(), actions);
+  Settle(job, now, actions);
+  if (was_absent) ConfirmAddresses(now, actions);
   return true;
 }
 
@@ -179,7 +301,10 @@ void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
       case ClosedStreams::Outcome::kAlive:
         return membership_.RecordHeartbeat(session, now);
       case ClosedStreams::Outcome::kDead:
-        return OnMemberLost(session, kStreamClosed, now, actions);
+        return OnMemberLost(
+            session, LossCause::kDied,
+            IsAbsent(session) ? reattachment_.DeadText() : kStreamClosed, now,
+            actions);
       case ClosedStreams::Outcome::kUnknown:
         return;
     }
@@ -208,11 +333,15 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
   if (message.has_done())
     return OnJobDone(session, message.done(), now, actions);
   // Also of a job that has ended, or that an earlier scheduler ran.
-  if (message.has_report() && message.report().has_activity()) {
-    Job* const reported = jobs_.Find(message.report().job_id());
+  if (message.has_report()) {
+    const WorkerReport& report = message.report();
+    const Member& member = membership_.Find(session)->member;
+    Job* const reported = jobs_.Find(report.job_id());
+    if (reported != nullptr && report.has_activity()) {
+      reported->OnKeptResults(member, report.activity(), actions);
+    }
     if (reported != nullptr) {
-      reported->OnKeptResults(membership_.Find(session)->member,
-                              message.report().activity(), actions);
+      reported->OnLateCheckpoint(member, report, actions);
     }
   }
   Job* job = JobOf(session);
@@ -253,16 +382,23 @@ void ClusterCore::OnStreamClosed(SessionId session, absl::Time now,
                                  ClusterActions* actions) {
   const Job* const job = JobOf(session);
   if (!options_.confirms_addresses || job == nullptr || job->stopping()) {
-    return OnMemberLost(session, kStreamClosed, now, actions);
+    return OnMemberLost(
+        session,
+        job == nullptr || job->stopping() ? LossCause::kLeft : LossCause::kDied,
+        kStreamClosed, now, actions);
   }
   closed_streams_.Add(session, now);
   ConfirmAddresses(now, actions);
 }
 
-void ClusterCore::OnMemberLost(SessionId session, absl::string_view why,
-                               absl::Time now, ClusterActions* actions) {
+void ClusterCore::OnMemberLost(SessionId session, LossCause cause,
+                               absl::string_view why, absl::Time now,
+                               ClusterActions* actions) {
   if (membership_.Find(session) == nullptr) return;
+  const std::string who =
+      MemberTextWithIncarnation(membership_.Find(session)->member);
   ++lost_count_;
+  ++losses_[cause];
   placement_.OnMemberLost(now);
   membership_.Remove(session);
   address_checks_.Remove(session);
@@ -272,6 +408,7 @@ void ClusterCore::OnMemberLost(SessionId session, absl::string_view why,
     Job* job = jobs_.Find(engagement->second.job_id);
     engaged_.erase(engagement);
     if (job != nullptr) {
+      NoteEvent(*job, "member", absl::StrCat(who, " was lost: ", why), now);
       job->OnGone(session, why, now, actions);
       Settle(job, now, actions);
       WaitAgain(job);
@@ -297,6 +434,18 @@ void ClusterCore::WaitAgain(const Job* job) {
 }
 
 void ClusterCore::Settle(Job* job, absl::Time now, ClusterActions* actions) {
+  for (const std::string& note : job->TakeEvaluationNotes()) {
+    NoteEvent(*job, "evaluation", note, now);
+  }
+  for (const SessionId session : job->TakeLeavers()) {
+    const auto it = engaged_.find(session);
+    if (it == engaged_.end() || it->second.job_id != job->id() ||
+        it->second.release_by != absl::InfiniteFuture()) {
+      continue;
+    }
+    SendStop(session, job->id(), job->pass().attempt, job->LeaveReason(), now,
+             actions);
+  }
   if (!job->stopping()) return;
   if (job->TakeFailure()) jobs_.NoteRepeatedFault(job);
   for (const SessionId session : job->Participants()) {
@@ -326,20 +475,28 @@ void ClusterCore::SendStop(SessionId session, const std::string& job_id,
 void ClusterCore::LoseExpired(absl::Time now, ClusterActions* actions) {
   for (const SessionId session : membership_.Expired(now, options_.lease)) {
     const absl::Duration silence = now - membership_.Find(session)->last_heard;
+    if (IsAbsent(session)) {
+      OnMemberLost(session, LossCause::kNotBack, reattachment_.NotBackText(),
+                   now, actions);
+      continue;
+    }
     const std::string why = absl::StrCat("silent for ", SecondsText(silence));
     actions->push_back(
         EndSession{session, absl::UnavailableError(absl::StrCat(
                                 "lease expired: ", why, ", the lease is ",
                                 SecondsText(options_.lease)))});
-    OnMemberLost(session, why, now, actions);
+    OnMemberLost(session, LossCause::kSilent, why, now, actions);
   }
   for (const SessionId session : closed_streams_.Overdue(now)) {
     OnMemberLost(
-        session,
-        absl::StrCat("it answers at its address, but has not registered again "
-                     "within ",
-                     SecondsText(options_.register_limit),
-                     " of the end of its stream"),
+        session, LossCause::kNotBack,
+        IsAbsent(session)
+            ? reattachment_.NotBackText()
+            : absl::StrCat(
+                  "it answers at its address, but has not registered again "
+                  "within ",
+                  SecondsText(options_.register_limit),
+                  " of the end of its stream"),
         now, actions);
   }
 }
@@ -359,13 +516,15 @@ void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
         absl::StrCat("did not release job ", engaged_.at(session).job_id,
                      " within ", SecondsText(options_.release_timeout));
     actions->push_back(EndSession{session, absl::UnavailableError(why)});
-    OnMemberLost(session, why, now, actions);
+    OnMemberLost(session, LossCause::kNotReleased, why, now, actions);
   }
   for (const std::string& job_id : running) {
     Job* job = jobs_.Find(job_id);
     job->OnTick(now, actions);
     Settle(job, now, actions);
   }
+  MoveJobs(now, actions);
+  ScaleJobs(now, actions);
   ConfirmAddresses(now, actions);
   // A wait for members that may still come may be over.
   if (!queue_.empty()) StartJobs(now, actions);
@@ -375,39 +534,95 @@ void ClusterCore::OnTick(absl::Time now, ClusterActions* actions) {
 MemberPool ClusterCore::Pool() const {
   MemberPool pool;
   for (const Membership::Entry* entry : membership_.All()) {
-    if (!address_checks_.Confirmed(entry->session)) continue;
-    pool.Add(entry->session, entry->member,
-             /*is_free=*/!engaged_.contains(entry->session));
+    // One that has a job was confirmed when it was given that, perhaps by an
+    // earlier scheduler.
+    const bool is_free = !engaged_.contains(entry->session);
+    if (is_free && !address_checks_.Confirmed(entry->session)) continue;
+    if (!uses_.TakesJobs(entry->member.task())) continue;
+    pool.Add(entry->session, entry->member, is_free);
   }
   return pool;
+}
+
+std::vector<const Job*> ClusterCore::ReturningJobs(absl::Time now) {
+  std::set<std::string> leaving;
+  for (const auto& [session, engagement] : engaged_) {
+    leaving.insert(engagement.job_id);
+  }
+  const MemberPool pool = Pool();
+  std::vector<const Job*> returning;
+  for (const std::string& job_id : leaving) {
+    const Job* const job = jobs_.Find(job_id);
+    if (job == nullptr || job->status().state() != QUEUED || job->IsWaiting() ||
+        placement_.Decide(*job, pool, now) == JobPlacement::Decision::kPass) {
+      continue;
+    }
+    returning.push_back(job);
+  }
+  return returning;
+}
+
+bool ClusterCore::LeavesRoom(const Job& job, const MemberPool& pool,
+                             absl::Span<const Job* const> returning) const {
+  Capacity need = NeedOf(job);
+  bool is_behind = false;
+  for (const Job* other : returning) {
+    if (JobNumber(other->id()) > JobNumber(job.id())) continue;
+    is_behind = true;
+    const Capacity needs_too = NeedOf(*other);
+    need.workers += needs_too.workers;
+    need.ps += needs_too.ps;
+    need.gpu_workers += needs_too.gpu_workers;
+  }
+  return !is_behind || pool.free().Covers(need);
 }
 
 // In the order of submission.
 void ClusterCore::StartJobs(absl::Time now, ClusterActions* actions) {
   const std::deque<std::string> waiting = queue_.ids();
+  std::map<std::string, TenantAmounts> uses = QuotaUse();
+  held_up_.reset();
+  std::vector<const Job*> returning;
+  if (!waiting.empty()) returning = ReturningJobs(now);
   for (const std::string& job_id : waiting) {
     if (shut_down_) break;
     Job* job = jobs_.Find(job_id);
+    // Its tenant's own jobs are what it waits for: others need not.
+    if (!WhyQuotaWaits(*job, uses).empty()) continue;
     const MemberPool pool = Pool();
     const JobPlacement::Decision decision = placement_.Decide(*job, pool, now);
-    if (decision == JobPlacement::Decision::kHoldUp) break;
+    if (decision == JobPlacement::Decision::kHoldUp ||
+        (decision == JobPlacement::Decision::kStart &&
+         !LeavesRoom(*job, pool, returning))) {
+      held_up_ = LeastOf(*job);
+      break;
+    }
     if (decision == JobPlacement::Decision::kPass) continue;
     std::string secret = options_.new_secret();
     if (secret.empty()) break;
     queue_.Remove(job_id);
-    Place(job, pool, std::move(secret), now, actions);
+    const bool takes_most = returning.empty() && MayTakeMost(*job);
+    Place(job, pool, takes_most, std::move(secret), now, actions);
+    uses = QuotaUse();
   }
-  UpdateQueue(now, actions);
+  UpdateQueue(uses, now, actions);
 }
 
-void ClusterCore::Place(Job* job, const MemberPool& free, std::string secret,
-                        absl::Time now, ClusterActions* actions) {
-  const Capacity need = NeedOf(*job);
+void ClusterCore::Place(Job* job, const MemberPool& free, bool takes_most,
+                        std::string secret, absl::Time now,
+                        ClusterActions* actions) {
   const ResourcesSpec::Device device =
       job->status().spec().resources().device();
-  const std::vector<Job::Place> chosen = free.WorkersFor(device, need.workers);
+  std::vector<Job::Place> chosen;
+  if (const auto evaluator = free.EvaluatorFor(device);
+      OnlyEvaluates(job->status().spec()) && evaluator.has_value()) {
+    chosen.push_back(*evaluator);
+  } else {
+    const uint32_t count = WorkersToTake(*job, free, takes_most);
+    chosen = free.WorkersFor(device, WithinQuota(*job, count));
+  }
   const auto workers = absl::MakeConstSpan(chosen);
-  const auto ps = absl::MakeConstSpan(free.ps).first(need.ps);
+  const auto ps = absl::MakeConstSpan(free.ps).first(NeedOf(*job).ps);
   for (const auto& places : {workers, ps}) {
     for (const Job::Place& place : places) {
       engaged_[place.session] = {job->id()};
@@ -419,12 +634,18 @@ void ClusterCore::Place(Job* job, const MemberPool& free, std::string secret,
   job->Start(workers, ps, evaluator, std::move(secret), now, actions);
 }
 
-void ClusterCore::UpdateQueue(absl::Time now, ClusterActions* actions) {
+void ClusterCore::UpdateQueue(const std::map<std::string, TenantAmounts>& uses,
+                              absl::Time now, ClusterActions* actions) {
   const MemberPool pool = Pool();
+  const std::string unused = UnusedText();
   uint32_t position = 0;
   for (const std::string& job_id : queue_.ids()) {
     Job* job = jobs_.Find(job_id);
-    std::string waiting_for = placement_.WaitingText(*job, pool, now);
+    std::string waiting_for = WhyQuotaWaits(*job, uses);
+    if (waiting_for.empty()) {
+      waiting_for =
+          absl::StrCat(placement_.WaitingText(*job, pool, now), unused);
+    }
     if (position > 0) {
       waiting_for =
           absl::StrCat(CountText(position, "job"), " ahead; ", waiting_for);
@@ -432,6 +653,43 @@ void ClusterCore::UpdateQueue(absl::Time now, ClusterActions* actions) {
     job->SetQueueState(position, waiting_for, actions);
     ++position;
   }
+}
+
+std::map<std::string, TenantAmounts> ClusterCore::QuotaUse() const {
+  const auto has_quota = [this](const std::string& job_id) {
+    const absl::StatusOr<const Job*> job = FindJob(job_id);
+    return job.ok() && quotas_.HasQuota((*job)->status().tenant());
+  };
+  if (quotas_.empty() || absl::c_none_of(queue_.ids(), has_quota)) return {};
+  return UseOfTenants(jobs_.NewestFirst());
+}
+
+std::string ClusterCore::WhyQuotaWaits(
+    const Job& job, const std::map<std::string, TenantAmounts>& uses) const {
+  const auto use = uses.find(job.status().tenant());
+  if (use == uses.end()) return "";
+  JobDemand demand = DemandOf(job.status().spec(), job.parameters());
+  // It grows to what it should have when the quota allows that.
+  demand.amounts[Quota::kWorkers] = LeastOf(job).workers;
+  // Of a job that goes on, what it has stored is in use already; it would wait
+  // for itself.
+  if (job.status().attempt() > 0) demand.amounts[Quota::kDisk] = 0;
+  return quotas_.WhyWaits(use->first, demand, use->second);
+}
+
+absl::Status ClusterCore::CheckQuota(
+    const std::string& tenant, const JobSpec& spec,
+    absl::Span<const ParameterInfo> parameters) const {
+  if (quotas_.empty()) return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(
+      quotas_.CheckFits(tenant, DemandOf(spec, parameters)));
+  return quotas_.CheckQueue(tenant, UseOfTenants(jobs_.NewestFirst())[tenant]);
+}
+
+void ClusterCore::SetQuotas(TenantQuotas quotas, absl::Time now,
+                            ClusterActions* actions) {
+  quotas_ = std::move(quotas);
+  StartJobs(now, actions);
 }
 
 absl::Status ClusterCore::CheckAccepting() const {
@@ -450,6 +708,7 @@ absl::StatusOr<StoredJob> ClusterCore::Prepare(
     std::vector<TableInfo> tables, const std::string& job_id, absl::Time now) {
   SYNCLINE_RETURN_IF_ERROR(CheckAccepting());
   SYNCLINE_RETURN_IF_ERROR(CheckMessageSizes(spec, parameters, tables));
+  SYNCLINE_RETURN_IF_ERROR(CheckHasEvaluator(spec));
   StoredJob job;
   job.status.set_job_id(job_id);
   job.status.set_state(QUEUED);
@@ -513,12 +772,38 @@ absl::StatusOr<std::string> ClusterCore::Profile(const ProfileRequest& request,
   return message.profile().artifact();
 }
 
+absl::Status ClusterCore::ChangeRegime(const ChangeRegimeRequest& request,
+                                       ClusterActions* actions) {
+  SYNCLINE_RETURN_IF_ERROR(FindJob(request.job_id()).status());
+  Job* const job = jobs_.Find(request.job_id());
+  if (job->status().state() != RUNNING || job->stopping()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", request.job_id(), " is ", JobState_Name(job->status().state()),
+        job->stopping() && !job->IsOver() ? " and about to end" : "",
+        "; the regime of a running job alone can change"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const SessionId chief, job->WorkerSession(0));
+  SYNCLINE_ASSIGN_OR_RETURN(SchedulerMessage message,
+                            job->RequestRegime(request));
+  // A chief whose stream has closed is told when it has registered again.
+  actions->push_back(SendCommand{chief, std::move(message)});
+  return absl::OkStatus();
+}
+
+std::optional<absl::StatusOr<RegimeTransition>> ClusterCore::RegimeOutcome(
+    const std::string& job_id) const {
+  const absl::StatusOr<const Job*> job = FindJob(job_id);
+  if (!job.ok()) return job.status();
+  return (*job)->RegimeOutcome();
+}
+
 void ClusterCore::Shutdown(int exit_code, absl::string_view reason,
                            ClusterActions* actions) {
   shut_down_ = true;
   shutdown_.mutable_shutdown()->set_exit_code(exit_code);
   shutdown_.mutable_shutdown()->set_reason(std::string(reason));
   for (const Membership::Entry* entry : membership_.All()) {
+    if (IsAbsent(entry->session)) continue;  // told when it comes back
     actions->push_back(SendCommand{entry->session, shutdown_});
     told_.insert(entry->member.incarnation());
   }
@@ -532,13 +817,32 @@ absl::Status ClusterCore::CheckUpload(const UploadBegin& begin) const {
   if (entry != nullptr && job.ok()) {
     const std::vector<SessionId> participants = (*job)->Participants();
     if (absl::c_linear_search(participants, entry->session)) {
-      return CheckPass((*job)->pass(), absl::StrCat("job ", begin.job_id()),
-                       begin.attempt(), begin.job_secret());
+      SYNCLINE_RETURN_IF_ERROR(CheckPass((*job)->pass(),
+                                         absl::StrCat("job ", begin.job_id()),
+                                         begin.attempt(), begin.job_secret()));
+      if (!(*job)->WasLetGo(entry->session) ||
+          absl::StartsWith(begin.name(), "logs/")) {
+        return absl::OkStatus();
+      }
+      // The worker will be told so: until then it may try again.
+      return absl::AbortedError(
+          absl::StrCat("job ", begin.job_id(), " has ended early, and ",
+                       begin.name(), " is of later values"));
     }
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "job ", begin.job_id(), " is not of the process with incarnation ",
       IncarnationText(begin.incarnation())));
+}
+
+absl::Status ClusterCore::CheckFetch(const DownloadRequest& request) const {
+  SYNCLINE_ASSIGN_OR_RETURN(const Job* const job, FindJob(request.job_id()));
+  const std::string label = absl::StrCat("job ", request.job_id());
+  if (job->pass().secret.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(label, " has no members yet; its files are for them"));
+  }
+  return CheckPass(job->pass(), label, request.attempt(), request.job_secret());
 }
 
 absl::Status ClusterCore::AddArtifact(const std::string& job_id,
@@ -560,7 +864,12 @@ ClusterStatus ClusterCore::Cluster(absl::Time now) const {
     ClusterStatus::Entry* out = status.add_members();
     *out->mutable_member() = entry->member;
     out->mutable_member()->clear_incarnation();
-    out->set_silent_seconds(absl::ToDoubleSeconds(now - entry->last_heard));
+    out->set_silent_seconds(
+        std::max(0.0, absl::ToDoubleSeconds(now - entry->last_heard)));
+    if (const auto* use = uses_.Find(entry->member.task()); use != nullptr) {
+      out->set_use(use->use());
+      out->set_use_reason(use->reason());
+    }
     const auto engagement = engaged_.find(entry->session);
     if (engagement != engaged_.end()) {
       out->set_job_id(engagement->second.job_id);
@@ -572,6 +881,7 @@ ClusterStatus ClusterCore::Cluster(absl::Time now) const {
   if (status.ByteSizeLong() <= kCommandBytesMax) return status;
   // Without the reasons kMembersMax members fit.
   for (ClusterStatus::Entry& entry : *status.mutable_members()) {
+    entry.clear_use_reason();
     if (absl::StartsWith(entry.job_id(), kNotConfirmed)) {
       entry.set_job_id(absl::StrCat(kNotConfirmed, ")"));
     }

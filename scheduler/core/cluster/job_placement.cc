@@ -4,6 +4,10 @@
 #include <iterator>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/evaluate_validator.h"
+#include "scheduler/core/describe.h"
+#include "scheduler/core/job/worker_range.h"
 
 namespace syncline::scheduler {
 
@@ -13,15 +17,31 @@ void MemberPool::Add(SessionId session, const Member& member, bool is_free) {
     case WORKER:
       ++total.workers;
       total.gpu_workers += member.has_gpu() ? 1 : 0;
-      if (is_free) workers.push_back({session, member});
       break;
     case PS:
       ++total.ps;
-      if (is_free) ps.push_back({session, member});
       break;
     case EVALUATOR:
       has_evaluator = true;
-      if (is_free) evaluators.push_back({session, member});
+      has_gpu_evaluator |= member.has_gpu();
+      break;
+    default:
+      break;
+  }
+  if (is_free) Free(session, member);
+}
+
+void MemberPool::Free(SessionId session, const Member& member) {
+  switch (member.task().type()) {
+    case CHIEF:
+    case WORKER:
+      workers.push_back({session, member});
+      break;
+    case PS:
+      ps.push_back({session, member});
+      break;
+    case EVALUATOR:
+      evaluators.push_back({session, member});
       break;
     default:
       break;
@@ -31,6 +51,21 @@ void MemberPool::Add(SessionId session, const Member& member, bool is_free) {
 namespace {
 
 bool HasGpu(const Job::Place& place) { return place.member.has_gpu(); }
+
+// Whether an evaluator is free that the job can have.
+bool EvaluatorIn(const MemberPool& pool, const Job& job) {
+  return pool.EvaluatorFor(job.status().spec().resources().device())
+      .has_value();
+}
+
+bool WantsGpus(const Job& job) {
+  return job.status().spec().resources().device() == ResourcesSpec::CUDA;
+}
+
+// Whether there is an evaluator that the job can have, free or not.
+bool HasEvaluatorFor(const MemberPool& pool, const Job& job) {
+  return WantsGpus(job) ? pool.has_gpu_evaluator : pool.has_evaluator;
+}
 
 }  // namespace
 
@@ -64,11 +99,60 @@ std::optional<Job::Place> MemberPool::EvaluatorFor(
   return std::nullopt;
 }
 
+namespace {
+
+void Remove(const Job::Place& place, std::vector<Job::Place>* places) {
+  places->erase(absl::c_find_if(*places, [&](const Job::Place& other) {
+    return other.session == place.session;
+  }));
+}
+
+}  // namespace
+
+bool MemberPool::Take(const Job& job, uint32_t count) {
+  const Capacity need = CapacityOf(job, count);
+  if (!free().Covers(need) ||
+      (job.NeedsEvaluator() && !EvaluatorIn(*this, job))) {
+    return false;
+  }
+  const ResourcesSpec::Device device = job.status().spec().resources().device();
+  for (const Job::Place& place : WorkersFor(device, need.workers)) {
+    Remove(place, &workers);
+  }
+  ps.erase(ps.begin(), ps.begin() + need.ps);
+  const std::optional<Job::Place> evaluator = EvaluatorFor(device);
+  if (job.WantsEvaluator() && evaluator.has_value()) {
+    Remove(*evaluator, &evaluators);
+  }
+  return true;
+}
+
+Capacity CapacityOf(const Job& job, uint32_t workers) {
+  if (OnlyEvaluates(job.status().spec())) {
+    return {1, 0, WantsGpus(job) ? 1u : 0u};
+  }
+  return {workers, job.status().spec().resources().ps(),
+          WantsGpus(job) ? workers : 0};
+}
+
+uint32_t UsableWorkers(const Job& job, const Capacity& there) {
+  return WantsGpus(job) ? there.gpu_workers : there.workers;
+}
+
 Capacity NeedOf(const Job& job) {
-  const ResourcesSpec& resources = job.status().spec().resources();
-  const bool wants_gpus = resources.device() == ResourcesSpec::CUDA;
-  return {resources.workers(), resources.ps(),
-          wants_gpus ? resources.workers() : 0};
+  return CapacityOf(job, RangeOf(job.status()).wanted);
+}
+
+Capacity LeastOf(const Job& job) {
+  return CapacityOf(job, RangeOf(job.status()).least);
+}
+
+uint32_t WorkersToTake(const Job& job, const MemberPool& free,
+                       bool takes_most) {
+  if (OnlyEvaluates(job.status().spec())) return 1;
+  const WorkerRange range = RangeOf(job.status());
+  return std::min(UsableWorkers(job, free.free()),
+                  takes_most ? range.most : range.wanted);
 }
 
 void JobPlacement::OnStart(absl::Time now) {
@@ -79,13 +163,28 @@ void JobPlacement::OnStart(absl::Time now) {
 JobPlacement::Decision JobPlacement::Decide(const Job& job,
                                             const MemberPool& pool,
                                             absl::Time now) {
-  const Capacity need = NeedOf(job);
-  const bool fits = pool.total.Covers(need);
-  if (fits) too_large_since_.erase(job.id());
-  if (pool.free().Covers(need)) {
-    return AwaitsEvaluator(job, pool, now) ? Decision::kHoldUp
-                                           : Decision::kStart;
+  if (now < job.restart_time()) {
+    return job.restart_time() - now <= settle_ ? Decision::kHoldUp
+                                               : Decision::kPass;
   }
+  const Capacity least = LeastOf(job);
+  const bool fits = pool.total.Covers(least);
+  if (fits) too_large_since_.erase(job.id());
+  if (OnlyEvaluates(job.status().spec()) && EvaluatorIn(pool, job)) {
+    return Decision::kStart;
+  }
+  if (fits && job.NeedsEvaluator() && !EvaluatorIn(pool, job)) {
+    return HasEvaluatorFor(pool, job) || now < settled_at_ ? Decision::kHoldUp
+                                                           : Decision::kPass;
+  }
+  const Capacity free = pool.free();
+  if (free.Covers(NeedOf(job)) ||
+      (free.Covers(least) && MayStartShort(job, now))) {
+    if (AwaitsEvaluator(job, pool, now)) return Decision::kHoldUp;
+    short_since_.erase(job.id());
+    return Decision::kStart;
+  }
+  if (!free.Covers(least)) short_since_.erase(job.id());
   return fits || MayComeTogether(job, now) ? Decision::kHoldUp
                                            : Decision::kPass;
 }
@@ -95,6 +194,14 @@ JobPlacement::Decision JobPlacement::Decide(const Job& job,
 bool JobPlacement::MayComeTogether(const Job& too_large, absl::Time now) {
   const auto since = too_large_since_.try_emplace(too_large.id(), now).first;
   return now < settled_at_ && now < since->second + settle_;
+}
+
+bool JobPlacement::MayStartShort(const Job& job, absl::Time now) {
+  if (job.status().attempt() > 0) {
+    // One that an earlier scheduler left in the queue waits for its cluster.
+    return job.since() > started_at_ || now >= started_at_ + settle_;
+  }
+  return now >= short_since_.try_emplace(job.id(), now).first->second + settle_;
 }
 
 // Once the cluster is there no job waits for an evaluator: it is taken if it is
@@ -107,10 +214,38 @@ bool JobPlacement::AwaitsEvaluator(const Job& job, const MemberPool& pool,
 
 std::string JobPlacement::WaitingText(const Job& job, const MemberPool& pool,
                                       absl::Time now) const {
+  if (now < job.restart_time()) {
+    return absl::StrCat("its next attempt, which begins ",
+                        SecondsText(job.restart_time() - job.since()),
+                        " after the end of the one before");
+  }
   if (pool.free().Covers(NeedOf(job)) && AwaitsEvaluator(job, pool, now)) {
     return "the cluster's evaluator, which may still come";
   }
-  return scheduler::WaitingText(NeedOf(job), pool.free(), pool.total);
+  if (job.NeedsEvaluator() && !EvaluatorIn(pool, job) &&
+      pool.free().Covers(NeedOf(job))) {
+    return HasEvaluatorFor(pool, job)
+               ? "the cluster's evaluator to be free: evaluate.checkpoints "
+                 "needs it"
+               : absl::StrCat(
+                     WantsGpus(job) ? "an evaluator with a GPU, "
+                                    : "an evaluator, ",
+                     "which evaluate.checkpoints needs and the cluster has "
+                     "not: start syncline-worker --task=evaluator");
+  }
+  const Capacity need = NeedOf(job);
+  const Capacity least = LeastOf(job);
+  if (need.workers == least.workers) {
+    return scheduler::WaitingText(need, pool.free(), pool.total);
+  }
+  if (pool.free().Covers(least)) {
+    return absl::StrCat(scheduler::WaitingText(need, pool.free(), need),
+                        "; it begins with fewer workers where no more come "
+                        "within ",
+                        SecondsText(settle_));
+  }
+  return absl::StrCat(scheduler::WaitingText(least, pool.free(), pool.total),
+                      "; it should have ", CountText(need.workers, "worker"));
 }
 
 }  // namespace syncline::scheduler

@@ -24,8 +24,14 @@ struct MemberPool {
   // All of them, whether they work or not.
   Capacity total;
   bool has_evaluator = false;
+  bool has_gpu_evaluator = false;
 
   void Add(SessionId session, const Member& member, bool is_free);
+  // A member that was added as one that works is free.
+  void Free(SessionId session, const Member& member);
+  // Without the members that the job is given with so many workers. False: they
+  // are not free; nothing has changed.
+  bool Take(const Job& job, uint32_t count);
   Capacity free() const;
   // The free workers that a job is given which needs `count` of them, in their
   // order; ResourcesSpec.Device says which. REQUIRES: there are enough.
@@ -35,12 +41,31 @@ struct MemberPool {
   std::optional<Job::Place> EvaluatorFor(ResourcesSpec::Device device) const;
 };
 
+// What the job has with so many workers, what it should have, and the least
+// that it goes on with (WorkerRange).
+Capacity CapacityOf(const Job& job, uint32_t workers);
 Capacity NeedOf(const Job& job);
+Capacity LeastOf(const Job& job);
+// How many of these count for the job: all workers, or those with a GPU.
+uint32_t UsableWorkers(const Job& job, const Capacity& there);
+// How many of the free workers it is given: as many as it should have, with
+// `takes_most` up to its most, or as many as there are. REQUIRES: they cover
+// LeastOf.
+uint32_t WorkersToTake(const Job& job, const MemberPool& free, bool takes_most);
 
 // Decides whether a queued job starts, and whether it holds up those behind it.
 // A job that has to wait for running ones holds up those behind it, so that it
 // is not starved. One that the members there are could never run does not: it
 // keeps its place for when more of them join.
+//
+// A job whose next attempt is put off holds up those behind it if the wait is
+// no longer than `settle`: the members that it had are soon needed again.
+//
+// A job that goes on with fewer workers than it should have (LeastOf) is given
+// those that are free at once where it has run before: members of its own were
+// lost or are drained. Its first attempt waits for all of them, for `settle`
+// from when it could have begun; so does one that was in the queue when the
+// scheduler started.
 //
 // After the scheduler's start and after a loss the cluster may still come
 // together: for `settle` no job overtakes one that the cluster is too small
@@ -56,7 +81,10 @@ class JobPlacement {
   void OnStart(absl::Time now);
   void OnMemberLost(absl::Time now) { settled_at_ = now + settle_; }
   // The job has left the queue.
-  void Forget(const std::string& job_id) { too_large_since_.erase(job_id); }
+  void Forget(const std::string& job_id) {
+    too_large_since_.erase(job_id);
+    short_since_.erase(job_id);
+  }
 
   // kStart: the free members are enough. kHoldUp: it waits, and so do those
   // behind it. kPass: it waits, those behind it need not.
@@ -69,6 +97,7 @@ class JobPlacement {
 
  private:
   bool MayComeTogether(const Job& too_large, absl::Time now);
+  bool MayStartShort(const Job& job, absl::Time now);
   bool AwaitsEvaluator(const Job& job, const MemberPool& pool,
                        absl::Time now) const;
 
@@ -77,6 +106,8 @@ class JobPlacement {
   absl::Time started_at_ = absl::InfinitePast();
   absl::Time settled_at_ = absl::InfinitePast();
   absl::flat_hash_map<std::string, absl::Time> too_large_since_;  // by job
+  // Jobs that could begin with fewer workers than they should have.
+  absl::flat_hash_map<std::string, absl::Time> short_since_;
 };
 
 }  // namespace syncline::scheduler

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/exit_codes.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "scheduler/core/cluster/tenant_rules.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/repeated_fault.h"
 
@@ -40,7 +41,11 @@ std::string JobRecords::NextId() {
 }
 
 void JobRecords::Reserve(const std::string& job_id) {
-  next_number_ = std::max(next_number_, JobNumber(job_id) + 1);
+  ReserveNumber(JobNumber(job_id));
+}
+
+void JobRecords::ReserveNumber(uint64_t number) {
+  next_number_ = std::max(next_number_, number + 1);
 }
 
 void JobRecords::Add(StoredJob stored) {
@@ -81,24 +86,29 @@ std::vector<const Job*> JobRecords::NewestFirst() const {
 
 absl::StatusOr<std::optional<std::string>> JobRecords::FindRepeated(
     const std::string& client_key, const JobSpec& spec,
-    const Artifact& model) const {
+    absl::Span<const Artifact> files) const {
   const auto known = by_client_key_.find(client_key);
   if (client_key.empty() || known == by_client_key_.end()) return std::nullopt;
   const JobStatus& first = jobs_.at(known->second)->status();
   std::string differs = SpecDifference(first.spec(), spec);
   for (const Artifact& artifact : first.artifacts()) {
-    if (artifact.name() == "model.onnx" &&
-        (artifact.size_bytes() != model.size_bytes() ||
-         artifact.crc32c() != model.crc32c())) {
-      absl::StrAppend(&differs, differs.empty() ? "" : ", ", "the model file");
+    for (const Artifact& file : files) {
+      if (artifact.name() != file.name() ||
+          (artifact.size_bytes() == file.size_bytes() &&
+           artifact.crc32c() == file.crc32c())) {
+        continue;
+      }
+      absl::StrAppend(&differs, differs.empty() ? "" : ", ", "the ",
+                      file.name() == "model.onnx" ? "model" : "weights",
+                      " file");
     }
   }
   if (differs.empty()) return first.job_id();
-  return absl::AlreadyExistsError(
-      absl::StrCat("client key \"", absl::Utf8SafeCHexEscape(client_key),
-                   "\" is that of job ", first.job_id(),
-                   ", which is another one; what differs: ", differs,
-                   ". Submit with another key"));
+  return absl::AlreadyExistsError(absl::StrCat(
+      "client key \"", absl::Utf8SafeCHexEscape(KeyAsGiven(client_key)),
+      "\" is that of job ", first.job_id(),
+      ", which is another one; what differs: ", differs,
+      ". Submit with another key"));
 }
 
 void JobRecords::NoteRepeatedFault(Job* failed) const {
@@ -107,6 +117,7 @@ void JobRecords::NoteRepeatedFault(Job* failed) const {
   if (fault.empty()) return;
   for (const Job* earlier : NewestFirst()) {
     if (JobNumber(earlier->id()) >= JobNumber(failed->id()) ||
+        earlier->status().tenant() != failed->status().tenant() ||
         !IsSameWork(earlier->status(), failed->status())) {
       continue;
     }

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "scheduler/core/cluster_action.h"
 #include "scheduler/core/job/job.h"
 
@@ -26,6 +27,7 @@ class JobRecords {
   std::string NextId();
   // The id is taken, for instance by a record that cannot be read.
   void Reserve(const std::string& job_id);
+  void ReserveNumber(uint64_t number);
   // REQUIRES: no job has its id, which is reserved or came from NextId.
   void Add(StoredJob stored);
 
@@ -39,11 +41,11 @@ class JobRecords {
 
   // The job that was submitted with this key before; none: the key is empty or
   // was not seen. Errors: AlreadyExists: that was another job, with what
-  // differs. `spec` has its defaults; of `model` size and checksum are
-  // compared.
+  // differs. `spec` has its defaults; of `files`, those that were submitted
+  // with it, size and checksum are compared.
   absl::StatusOr<std::optional<std::string>> FindRepeated(
       const std::string& client_key, const JobSpec& spec,
-      const Artifact& model) const;
+      absl::Span<const Artifact> files) const;
   bool HasClientKey(const std::string& client_key) const {
     return by_client_key_.contains(client_key);
   }

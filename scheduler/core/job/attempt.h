@@ -4,17 +4,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/job_pass.h"
 #include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
 #include "scheduler/core/data_comparison.h"
+#include "scheduler/core/job/checkpoint_evaluations.h"
+#include "scheduler/core/job/job_checkpoints.h"
 #include "scheduler/core/job/job_health.h"
 #include "scheduler/core/job/job_members.h"
 #include "scheduler/core/job/job_progress.h"
 #include "scheduler/core/job/profile_requests.h"
 #include "scheduler/core/job/ps_reports.h"
+#include "scheduler/core/job/regime_policy.h"
 
 namespace syncline::scheduler {
 
@@ -22,13 +28,15 @@ namespace syncline::scheduler {
 // all that ends when they leave and the job is given to others. Evaluations,
 // artifacts and transitions stay with the job. A plain value of Job's.
 struct Attempt {
-  Attempt(const JobSpec& spec, absl::Duration grace) : health(spec, grace) {}
+  Attempt(const JobSpec& spec, absl::Duration grace) : health(spec, grace) {
+    if (EvaluatesCheckpoints(spec)) evaluations.emplace();
+  }
 
   JobPass pass;
   JobMembers members;
   JobHealth health;
-  // The first clock that is trained. As the chief has said: the rest.
-  int64_t start_clock = 0;
+  StartPoint start;
+  // As the chief has said.
   int64_t clocks_per_epoch = 0;
   int64_t clocks_total = 0;
   uint64_t train_samples = 0;
@@ -36,11 +44,35 @@ struct Attempt {
   std::optional<JobProgressTracker> progress;
   PsReports ps_reports;
   ProfileRequests profiles;
+  // What a user has asked the chief for, until it is made or has failed.
+  std::optional<ChangeRegime> regime_wanted;
+  std::optional<RegimePolicy> regime_policy;  // from Start or TakeUp on
+  // Only where the job's checkpoints are evaluated.
+  std::optional<CheckpointEvaluations> evaluations;
+  // Why the last checkpoint was not made; empty: it was, or there was none.
+  std::string checkpoint_trouble;
+  // The job is to leave a member: the number of the checkpoint that was asked
+  // for, why, whether that is its number of workers alone, and when another
+  // checkpoint may be asked for.
+  struct Move {
+    uint64_t request = 0;
+    std::string why;
+    bool for_scale = false;
+    absl::Time next = absl::InfinitePast();
+  };
+  std::optional<Move> move;
+  // Why the next attempt is to have another number of workers, as people have
+  // asked during this one; empty: they have not.
+  std::string scaled;
   // A member has a problem with preparing; the other members may answer until
   // then.
   absl::Time refused_by = absl::InfiniteFuture();
   absl::Time started = absl::InfiniteFuture();
   absl::Time running_since = absl::InfiniteFuture();
+  // The job ends early: why, as the chief has said, and the workers that are
+  // to be stopped for it.
+  std::string early_end;
+  std::vector<SessionId> leavers;
   // All work is done; the members are told to stop.
   bool finishing = false;
   // It has failed, and there will be another one when its members have gone.

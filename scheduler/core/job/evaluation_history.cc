@@ -34,4 +34,13 @@ void ForgetEvaluations(int64_t clock, JobStatus* job) {
              all->end());
 }
 
+bool ForgetBest(JobStatus* job) {
+  bool had_best = false;
+  for (Evaluation& evaluation : *job->mutable_evaluations()) {
+    had_best |= evaluation.best();
+    evaluation.clear_best();
+  }
+  return had_best;
+}
+
 }  // namespace syncline::scheduler

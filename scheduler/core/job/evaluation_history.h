@@ -20,6 +20,10 @@ void AddEvaluation(Evaluation evaluation, JobStatus* job);
 // last one: the job goes on from there.
 void ForgetEvaluations(int64_t clock, JobStatus* job);
 
+// None of the job's evaluations counts as its best one any more: the parameters
+// that they are of were with members that have left. True if one did.
+bool ForgetBest(JobStatus* job);
+
 }  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_JOB_EVALUATION_HISTORY_H_

@@ -1,20 +1,33 @@
 #include "scheduler/core/job/job.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/exit_codes.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
+#include "common/job/checkpoint_trouble.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/kept_results.h"
+#include "common/job/orphaned_job.h"
+#include "common/job/quorum_validator.h"
+#include "common/job/restart_validator.h"
+#include "common/job/strategy_rules.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/evaluation_history.h"
+#include "scheduler/core/job/job_blame.h"
 #include "scheduler/core/job/job_commands.h"
+#include "scheduler/core/job/regime_history.h"
+#include "scheduler/core/job/worker_range.h"
+#include "scheduler/core/repeated_fault.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -22,15 +35,22 @@ namespace {
 using Role = JobMember::Role;
 using Stage = JobMember::Stage;
 
-// A daemon's problems are for people; more than this is not read.
+// A daemon's problems are for people; more than this is not read. Texts are cut
+// between characters: a record that is not UTF-8 cannot be read again.
 constexpr size_t kReasonBytesMax = 16 << 10;
 constexpr size_t kActivityBytesMax = 1 << 10;
+// Of the reason of a restart: there may be many.
+constexpr size_t kRestartBytesMax = 1 << 10;
+// Those of a record: about 100 attempts.
+constexpr int kTransitionsMax = 300;
+// An attempt has up to three, and DecideRestart counts attempts in them: when
+// it does, those of two are gone or not all there, and the submission is one.
+static_assert(3 * (kRestartsMax + 2) + 1 < kTransitionsMax);
 
-// Cuts between characters: a record that is not UTF-8 cannot be read again.
-std::string Shortened(absl::string_view text,
-                      size_t bytes_max = kReasonBytesMax) {
-  if (text.size() <= bytes_max) return std::string(text);
-  return absl::StrCat(Utf8Prefix(text, bytes_max), " ...");
+// As a job's record has them: without their incarnations.
+bool IsSameProcess(const Member& a, const Member& b) {
+  return a.address() == b.address() && a.hostname() == b.hostname() &&
+         a.pid() == b.pid();
 }
 
 // kExitRetryable if a failure with this code may go away when the job is run
@@ -39,7 +59,10 @@ int ExitCodeFor(int code) {
   switch (static_cast<absl::StatusCode>(code)) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
-    case absl::StatusCode::kAborted:  // its process was told to stop
+    case absl::StatusCode::kAborted:    // its process was told to stop
+    case absl::StatusCode::kCancelled:  // a peer that stopped ended a call
+    // A member's certificate was revoked or has ended; another member has one.
+    case absl::StatusCode::kUnauthenticated:
       return kExitRetryable;
     default:
       return kExitFailed;
@@ -53,6 +76,7 @@ Job::Job(StoredJob stored, Options options)
       parameters_(std::move(stored.parameters)),
       tables_(std::move(stored.tables)),
       status_(std::move(stored.status)),
+      stored_attempt_(std::move(stored.attempt)),
       attempt_(std::in_place, status_.spec(), options_.grace) {
   // Records of earlier releases have them.
   for (auto* all : {status_.mutable_workers(), status_.mutable_ps()}) {
@@ -62,10 +86,6 @@ Job::Job(StoredJob stored, Options options)
   }
   if (status_.has_evaluator()) {
     status_.mutable_evaluator()->mutable_member()->clear_incarnation();
-  }
-  // An earlier scheduler has abandoned an attempt.
-  if (status_.state() == QUEUED && status_.attempt() > 0) {
-    attempt_->start_clock = status_.progress().clock();
   }
 }
 
@@ -95,6 +115,10 @@ void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
   status_.set_state(state);
   status_.set_queue_position(0);
   status_.clear_waiting_for();
+  // Where there are more, those after the submission go, an attempt at a time.
+  if (status_.transitions_size() >= kTransitionsMax) {
+    status_.mutable_transitions()->DeleteSubrange(1, 3);
+  }
   JobTransition* transition = status_.add_transitions();
   transition->set_state(state);
   // A clock that is set back does not turn the history around.
@@ -102,9 +126,14 @@ void Job::Transition(JobState state, absl::string_view reason, absl::Time now,
   const absl::Time no_earlier =
       previous < 0 ? now : FromTimestamp(status_.transitions(previous).time());
   *transition->mutable_time() = ToTimestamp(std::max(now, no_earlier));
-  transition->set_reason(Shortened(Utf8Text(reason)));
+  transition->set_reason(Utf8Shortened(Utf8Text(reason), kReasonBytesMax));
   actions->push_back(PersistJob{id()});
   actions->push_back(JobChanged{id(), /*transition=*/true});
+  AnswerCheckpoints(checkpoint_requests_.TakeAll(),
+                    absl::FailedPreconditionError(absl::StrCat(
+                        "no checkpoint was made: job ", id(), " is ",
+                        JobState_Name(state), ": ", transition->reason())),
+                    now, actions);
 }
 
 void Job::Join(const Place& place, Role role, uint32_t rank, Participant* out) {
@@ -120,7 +149,11 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
                 const std::optional<Place>& evaluator, std::string secret,
                 absl::Time now, ClusterActions* actions) {
   SYNCLINE_CHECK(IsWaiting());
-  status_.set_attempt(status_.attempt() + 1);
+  if (!status_.workers().empty()) {
+    earlier_ = {.attempt = status_.attempt(),
+                .chief = status_.workers(0).member()};
+  }
+  status_.set_attempt(std::max(status_.attempt(), attempt_floor_) + 1);
   status_.clear_workers();
   status_.clear_ps();
   status_.clear_evaluator();
@@ -129,8 +162,18 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
   for (const Place& place : workers) {
     Join(place, Role::kWorker, rank++, status_.add_workers());
   }
-  std::string where = absl::StrCat("on ", CountText(workers.size(), "worker"),
-                                   " and ", CountText(ps.size(), "ps"));
+  std::string where = absl::StrCat("on ", CountText(workers.size(), "worker"));
+  if (const uint32_t wanted = RangeOf(status_).wanted;
+      wanted > 0 && wanted != workers.size()) {
+    absl::StrAppend(&where, " instead of ", wanted);
+  }
+  if (OnlyEvaluates(status_.spec())) {
+    where = "to evaluate a checkpoint";
+  } else if (IsWithoutPs(status_.spec()) && ps.empty()) {
+    absl::StrAppend(&where, ", without ps");
+  } else {
+    absl::StrAppend(&where, " and ", CountText(ps.size(), "ps"));
+  }
   if (evaluator.has_value()) {
     Join(*evaluator, Role::kEvaluator, rank, status_.mutable_evaluator());
     absl::StrAppend(&where, ", evaluated by ",
@@ -140,13 +183,19 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
   for (const Place& place : ps) {
     Join(place, Role::kPs, rank++, status_.add_ps());
   }
+  attempt_->start = NextStart(status_);
   if (status_.attempt() > 1) {
-    absl::StrAppend(&where, ", attempt ", status_.attempt(), " from clock ",
-                    attempt_->start_clock);
+    absl::StrAppend(&where, ", attempt ", status_.attempt());
   }
+  if (status_.attempt() > 1 || attempt_->start.from.has_value()) {
+    absl::StrAppend(&where, ", ", StartText(status_));
+  }
+  BeginRegimes(attempt_->start.clock, now, &status_);
+  attempt_->regime_policy.emplace(
+      status_.spec(), static_cast<uint32_t>(workers.size()), status_);
   attempt_->progress.emplace(static_cast<uint32_t>(workers.size()),
                              status_.spec().training().epochs(),
-                             attempt_->start_clock);
+                             attempt_->start.clock);
   attempt_->started = now;
   started_ = std::min(started_, now);
   Transition(PREPARING, where, now, actions);
@@ -159,7 +208,7 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
 
 SchedulerMessage Job::Prepare() const {
   return PrepareCommand(status_, attempt_->members, parameters_, tables_,
-                        attempt_->pass, attempt_->start_clock);
+                        attempt_->pass, attempt_->start);
 }
 
 void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
@@ -198,11 +247,28 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
 }
 
 void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
-  Fail(attempt_->members.ProblemsText(), kExitFailed, now, actions);
+  const std::string problems = attempt_->members.ProblemsText();
+  const std::vector<std::string> each = attempt_->members.Problems();
+  if (DropDamaged(each, &status_)) {
+    return Abandon(absl::StrCat("warning: the checkpoint in ",
+                                attempt_->start.from->path(),
+                                " cannot be read: ", problems),
+                   "the checkpoint before it", now, actions);
+  }
+  const bool is_of_orphans =
+      !each.empty() && absl::c_all_of(each, IsOfOrphanedJob);
+  if (!is_of_orphans && GoBackToWorkersThatRan(problems, now, actions)) return;
+  // A lost worker may come back: with as many as before it has worked.
+  const bool has_fewer =
+      static_cast<uint32_t>(status_.workers_size()) < ran_with_;
+  const bool is_retryable =
+      has_fewer || is_of_orphans || IsUnseen(each, attempt_->start, status_);
+  Fail(problems, is_retryable ? kExitRetryable : kExitFailed, now, actions);
 }
 
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   attempt_->running_since = now;
+  ran_with_ = static_cast<uint32_t>(status_.workers_size());
   attempt_->health.BeginRun(attempt_->members, attempt_->clocks_total, now);
   attempt_->data = {};
   Transition(RUNNING,
@@ -217,37 +283,22 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
     if (member.role == Role::kPs) continue;
     actions->push_back(SendCommand{member.session, run});
   }
-}
-
-void Job::OnResumed(SessionId older, SessionId session, bool has_job,
-                    ClusterActions* actions) {
-  JobMember* const member = attempt_->members.Find(older);
-  SYNCLINE_CHECK(member != nullptr);
-  member->session = session;
-  if (member->stage == Stage::kPreparing && !has_job) {
-    actions->push_back(SendCommand{session, Prepare()});
-  }
-  if (status_.state() != RUNNING || member->role == Role::kPs || member->done) {
-    return;
-  }
-  actions->push_back(SendCommand{
-      session, RunCommand(id(), attempt_->pass.attempt,
-                          attempt_->clocks_per_epoch, attempt_->clocks_total)});
-  if (member->role != Role::kWorker) return;
-  for (const ProfileSteps& steps : attempt_->profiles.Of(member->rank())) {
-    SchedulerMessage message;
-    *message.mutable_profile() = steps;
-    actions->push_back(SendCommand{session, std::move(message)});
-  }
+  BeginEvaluations(actions);
 }
 
 void Job::OnPsReport(SessionId session, const PsReport& report, absl::Time now,
                      ClusterActions* actions) {
   const JobMember* member = attempt_->members.Find(session);
-  if (member == nullptr || member->role != Role::kPs || attempt_->abandoned) {
-    return;
-  }
+  if (member == nullptr || attempt_->abandoned) return;
+  // Without ps all ranks skip the same, and the chief says so.
+  const bool reports =
+      TrainsWithoutPs() ? member->role == Role::kWorker && member->rank() == 0
+                        : member->role == Role::kPs;
+  if (!reports) return;
   attempt_->ps_reports.OnReport(member->rank(), report, now);
+  if (TakeBlame(report, status_.mutable_progress())) {
+    actions->push_back(JobChanged{id()});
+  }
   CountSkipped(actions);
 }
 
@@ -279,15 +330,24 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
                    absl::Time now, ClusterActions* actions) {
   JobMember* member = attempt_->members.Find(session);
   if (member == nullptr || attempt_->abandoned) return;
+  const bool is_of_checkpoint =
+      member->IsChief() && TakeCheckpointReport(report, actions);
+  if (member->IsChief()) AnswerCheckpointReport(report, now, actions);
+  if (attempt_->abandoned) return;
   // A member that is done waits for nothing: a late or repeated report.
-  if (report.has_activity() && status_.state() <= RUNNING && !member->done) {
+  if (report.has_activity() && !is_of_checkpoint &&
+      status_.state() <= RUNNING && !member->done) {
     // An evaluation is work and no wait; the watchdog has its text.
-    member->activity = absl::StartsWith(report.activity(), "evaluating")
-                           ? ""
-                           : Shortened(report.activity(), kActivityBytesMax);
+    member->activity =
+        absl::StartsWith(report.activity(), "evaluating")
+            ? ""
+            : Utf8Shortened(report.activity(), kActivityBytesMax);
     UpdateWaitingFor(actions);
   }
   if (status_.state() != RUNNING) return;
+  if (report.has_regime() && member->IsChief()) {
+    TakeRegimeReport(report.regime(), now, actions);
+  }
   const bool is_new = report.has_evaluation() &&
                       attempt_->members.Evaluates(*member) &&
                       IsNewEvaluation(report.evaluation(), status_);
@@ -301,7 +361,10 @@ void Job::OnReport(SessionId session, const WorkerReport& report,
     AddEvaluation(std::move(evaluation), &status_);
     // Not worth a disk sync: the job's end writes them through.
     actions->push_back(PersistJob{id(), /*durable=*/false});
+    if (EndsEarly(*member, report)) LetWorkersGo(actions);
   }
+  ApplyRegimeRules(report, is_new, *member, now, actions);
+  TakeEvaluationReport(*member, report, actions);
   actions->push_back(JobChanged{id()});
 }
 
@@ -316,14 +379,33 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   if (done.code() == 0) {
     // A ps has nothing to finish, but no worker can go on without it.
     if (member->role == Role::kPs && done.released()) {
-      return Fail(LossText(*member, "it released the job"), kExitRetryable, now,
-                  actions);
+      std::string lost = "it released the job";
+      if (!done.message().empty()) {
+        absl::StrAppend(
+            &lost, ": ",
+            Utf8Shortened(Utf8Text(done.message()), kReasonBytesMax));
+      }
+      return Fail(LossText(*member, lost), kExitRetryable, now, actions);
     }
     // No member is done before it was told to run.
     if (member->role == Role::kPs || status_.state() != RUNNING) return;
     member->done = true;
     attempt_->health.OnDone(member->member());
     AddDoneRank(member->rank());
+    if (DecidesEnd(*member) && status_.spec().has_stop() &&
+        !done.message().empty()) {
+      attempt_->early_end =
+          Utf8Shortened(Utf8Text(done.message()), kReasonBytesMax);
+      LetWorkersGo(actions);
+    } else if (member->IsChief() &&
+               LeavesBehind(status_.spec().consistency().mode())) {
+      LetWorkersGo(actions);
+    }
+    if (attempt_->evaluations.has_value() &&
+        attempt_->members.WorkersAreDone()) {
+      attempt_->evaluations->OnWorkersDone(attempt_->clocks_total);
+      SendNextEvaluation(actions);
+    }
     attempt_->finishing = attempt_->members.WorkIsDone();
     if (attempt_->finishing) attempt_->health.OnAllDone();
     // A member that is done is not asked again, nor by a later scheduler.
@@ -334,6 +416,10 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   }
   const std::string reason =
       absl::StrCat(MemberText(member->member()), ": ", done.message());
+  // Another member stopped first, and says why.
+  if (IsOfOrphanedJob(done.message())) {
+    return Fail(reason, kExitRetryable, now, actions);
+  }
   // The cause may be the network between two others, or a loss that is about to
   // be noticed.
   const int exit_code = ExitCodeFor(done.code());
@@ -345,7 +431,12 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
 }
 
 void Job::UpdateWaitingFor(ClusterActions* actions) {
-  std::string text = Shortened(attempt_->members.WaitingText(status_.state()));
+  std::string text = Utf8Shortened(
+      attempt_->members.WaitingText(status_.state()), kReasonBytesMax);
+  if (status_.state() == RUNNING && !attempt_->checkpoint_trouble.empty()) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ",
+                    attempt_->checkpoint_trouble);
+  }
   if (text == status_.waiting_for()) return;
   status_.set_waiting_for(std::move(text));
   // For a scheduler that starts anew and must say where results are.
@@ -359,7 +450,30 @@ std::string Job::WithWaitingFor(absl::string_view reason) const {
   if (status_.state() != RUNNING || status_.waiting_for().empty()) {
     return std::string(reason);
   }
-  return absl::StrCat(reason, "; the job waited for ", status_.waiting_for());
+  // Nothing waits for a checkpoint.
+  absl::string_view waiting_for = status_.waiting_for();
+  waiting_for = waiting_for.substr(0, waiting_for.find(kCheckpointTrouble));
+  absl::ConsumeSuffix(&waiting_for, "; ");
+  if (waiting_for.empty()) return std::string(reason);
+  return absl::StrCat(reason, "; the job waited for ", waiting_for);
+}
+
+bool Job::TakeCheckpointReport(const WorkerReport& report,
+                               ClusterActions* actions) {
+  if (status_.state() != RUNNING) return false;
+  if (report.has_checkpoint() &&
+      TakeCheckpoint(report, attempt_->start.clock, &status_)) {
+    attempt_->checkpoint_trouble.clear();
+    UpdateWaitingFor(actions);
+    // A later attempt starts from it, also if the scheduler is another one.
+    actions->push_back(PersistJob{id()});
+    actions->push_back(JobChanged{id()});
+  }
+  if (!absl::StartsWith(report.activity(), kCheckpointTrouble)) return false;
+  attempt_->checkpoint_trouble =
+      Utf8Shortened(report.activity(), kActivityBytesMax);
+  UpdateWaitingFor(actions);
+  return true;
 }
 
 std::string Job::LossText(const JobMember& member,
@@ -393,12 +507,36 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
 
 bool Job::HasWorker(const Member& member) const {
   const auto is_same = [&](const Participant& participant) {
-    const Member& other = participant.member();
-    return other.address() == member.address() &&
-           other.hostname() == member.hostname() && other.pid() == member.pid();
+    return IsSameProcess(participant.member(), member);
   };
   return absl::c_any_of(status_.workers(), is_same) ||
          (status_.has_evaluator() && is_same(status_.evaluator()));
+}
+
+void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
+                           ClusterActions* actions) {
+  if (!report.has_checkpoint()) return;
+  const bool is_queued = status_.state() == QUEUED;
+  const bool is_over =
+      status_.state() == FAILED || status_.state() == CANCELLED;
+  const bool is_of_last = (is_queued || is_over) &&
+                          report.attempt() == status_.attempt() &&
+                          !status_.workers().empty() &&
+                          IsSameProcess(status_.workers(0).member(), member);
+  // A member that registers is given the next attempt at once, before it can
+  // repeat what it has reported in the last one.
+  const bool is_of_earlier = status_.state() == PREPARING &&
+                             report.attempt() == earlier_.attempt &&
+                             IsSameProcess(earlier_.chief, member);
+  if (!is_of_last && !is_of_earlier) return;
+  if (!TakeCheckpoint(report, /*first_clock=*/0, &status_, report.attempt())) {
+    return;
+  }
+  if (is_queued) {
+    status_.mutable_progress()->set_clock(NextStart(status_).clock);
+  }
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id()});
 }
 
 void Job::OnKeptResults(const Member& member, const std::string& activity,
@@ -407,7 +545,7 @@ void Job::OnKeptResults(const Member& member, const std::string& activity,
       !absl::StartsWith(activity, kNotStored) || !HasWorker(member)) {
     return;
   }
-  const std::string text = Shortened(Utf8Text(activity), kActivityBytesMax);
+  const std::string text = Utf8Shortened(Utf8Text(activity), kActivityBytesMax);
   std::string* const reason =
       status_.mutable_transitions()->rbegin()->mutable_reason();
   // A worker repeats this report after it has registered again.
@@ -422,11 +560,14 @@ void Job::OnKeptResults(const Member& member, const std::string& activity,
 
 void Job::EndIfAllGone(absl::Time now, ClusterActions* actions) {
   if (IsOver() || !attempt_->members.AllAre(Stage::kGone)) return;
-  if (attempt_->finishing) return Succeed(/*how=*/"", now, actions);
+  if (attempt_->finishing) {
+    const std::string& early = attempt_->early_end;
+    return Succeed(
+        early.empty() ? "" : absl::StrCat("; it ended early: ", early), now,
+        actions);
+  }
   if (!attempt_->abandoned) return;
-  const int64_t start_clock = attempt_->start_clock;
   attempt_.emplace(status_.spec(), options_.grace);
-  attempt_->start_clock = start_clock;
 }
 
 void Job::Succeed(absl::string_view how, absl::Time now,
@@ -441,19 +582,8 @@ void Job::Succeed(absl::string_view how, absl::Time now,
   status_.set_exit_code(0);
 }
 
-void Job::OnRestart(absl::Time now, ClusterActions* actions) {
-  const int needed = status_.workers_size() + (status_.has_evaluator() ? 1 : 0);
-  if (status_.state() == RUNNING && needed > 0 &&
-      status_.done_ranks_size() == needed) {
-    return Succeed("; the scheduler was restarted before they had released it",
-                   now, actions);
-  }
-  Fail(WithWaitingFor("the scheduler was restarted while the job was running"),
-       kExitRetryable, now, actions);
-  EndIfAllGone(now, actions);
-}
-
 void Job::OnTick(absl::Time now, ClusterActions* actions) {
+  AnswerOverdueCheckpoints(now, actions);
   if (stopping() || status_.state() == QUEUED) return;
   if (const auto obstacle = attempt_->health.Check(now); obstacle.has_value()) {
     return Fail(*obstacle, kExitRetryable, now, actions);
@@ -485,35 +615,38 @@ void Job::Cancel(absl::string_view reason, absl::Time now,
 
 void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
                ClusterActions* actions) {
-  if (status_.state() == FAILED || Abandon(reason, exit_code, now, actions)) {
-    return;
+  if (status_.state() == FAILED) return;
+  RestartDecision restart;
+  if (!stopping() && !IsWaiting()) {
+    restart = DecideRestart(status_, reason, exit_code, now);
+    if (restart.restarts) return Abandon(reason, restart.text, now, actions);
   }
-  Transition(FAILED, reason, now, actions);
-  status_.set_exit_code(exit_code);
+  Transition(FAILED, absl::StrCat(reason, restart.text), now, actions);
+  status_.set_exit_code(restart.repeated ? kExitFailed : exit_code);
   has_just_failed_ = true;
 }
 
-bool Job::Abandon(absl::string_view reason, int exit_code, absl::Time now,
-                  ClusterActions* actions) {
-  if (options_.retry == nullptr || stopping() || IsWaiting()) return false;
-  const std::optional<int64_t> start_clock =
-      options_.retry(status_, reason, exit_code);
-  if (!start_clock.has_value()) return false;
+void Job::Abandon(absl::string_view reason, absl::string_view which,
+                  absl::Time now, ClusterActions* actions) {
   attempt_->abandoned = true;
-  attempt_->start_clock = *start_clock;
-  Transition(
-      QUEUED,
-      absl::StrCat("attempt ", status_.attempt(), " has failed: ", reason,
-                   "; the next one begins at clock ", *start_clock),
-      now, actions);
+  const int64_t start_clock = NextStart(status_).clock;
+  ForgetEvaluations(start_clock, &status_);
+  Transition(QUEUED,
+             absl::StrCat(
+                 Utf8Shortened(reason, kRestartBytesMax), kNextAttempt,
+                 status_.attempt() + 1, " goes on ", StartText(status_), " (",
+                 which, ")",
+                 ForgetBest(&status_)
+                     ? "\nwarning: best.onnx will be the best from there on: "
+                       "the parameters of evaluations before it were with the "
+                       "members of this attempt"
+                     : ""),
+             now, actions);
   status_.clear_done_ranks();
   status_.clear_progress();
-  // For a scheduler that starts anew before there is another attempt.
-  status_.mutable_progress()->set_clock(*start_clock);
+  status_.mutable_progress()->set_clock(start_clock);
   status_.set_waiting_for(absl::StrCat("the members of attempt ",
                                        status_.attempt(), " to release it"));
-  ForgetEvaluations(*start_clock, &status_);
-  return true;
 }
 
 bool Job::TakeFailure() { return std::exchange(has_just_failed_, false); }
@@ -584,6 +717,11 @@ JobStatus Job::Status(absl::Time now) const {
         attempt_->progress->Summary(now - attempt_->running_since);
     progress.set_skipped_clocks(status_.progress().skipped_clocks());
     progress.set_dropped_blocks(status_.progress().dropped_blocks());
+    *progress.mutable_blame() = status_.progress().blame();
+    if (LeavesBehind(status_.spec().consistency().mode())) {
+      FollowTheForemost(attempt_->start.clock, attempt_->progress->ends_early(),
+                        now - attempt_->running_since, &progress);
+    }
     *status.mutable_progress() = std::move(progress);
   }
   return status;

@@ -1,6 +1,8 @@
 #include "scheduler/core/job/job_commands.h"
 
-#include "common/regime/job_regimes.h"
+#include "common/job/start_validator.h"
+#include "common/job/step_shares.h"
+#include "scheduler/core/job/regime_history.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -22,11 +24,13 @@ Participant* AddParticipant(JobMember::Role role, JobAssignment* assignment) {
 SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
                                 absl::Span<const ParameterInfo> parameters,
                                 absl::Span<const TableInfo> tables,
-                                const JobPass& pass, int64_t start_clock) {
+                                const JobPass& pass, const StartPoint& start) {
   SchedulerMessage message;
   JobAssignment* assignment = message.mutable_prepare()->mutable_assignment();
   assignment->set_job_id(job.job_id());
-  *assignment->mutable_spec() = job.spec();
+  *assignment->mutable_spec() =
+      SpecForWorkers(job.spec(), static_cast<uint32_t>(job.workers_size()));
+  assignment->set_tenant(job.tenant());
   for (const JobMember& member : members.all()) {
     *AddParticipant(member.role, assignment) = member.participant;
   }
@@ -34,7 +38,10 @@ SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
     *assignment->add_parameters() = parameter;
   }
   for (const TableInfo& table : tables) *assignment->add_tables() = table;
-  *assignment->add_regimes() = RegimeOf(job.spec());
+  for (const Regime& regime : RegimesInForce(job)) {
+    if (regime.first_clock() > start.clock) break;
+    *assignment->add_regimes() = regime;
+  }
   Routing* const routing = assignment->mutable_routing();
   routing->set_version(1);
   for (int shard = 0; shard < assignment->ps_size(); ++shard) {
@@ -42,8 +49,14 @@ SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
   }
   assignment->set_attempt(pass.attempt);
   assignment->set_job_secret(pass.secret);
-  assignment->set_start_clock(start_clock);
+  assignment->set_start_clock(start.clock);
+  if (start.from.has_value()) *assignment->mutable_start_from() = *start.from;
   assignment->set_model_artifact("model.onnx");
+  // A later attempt that has a checkpoint does not need it.
+  if (StartsFromWeights(job.spec()) && !start.from.has_value()) {
+    assignment->set_weights_artifact(kWeightsArtifact);
+  }
+  assignment->set_trace_id(job.trace_id());
   return message;
 }
 

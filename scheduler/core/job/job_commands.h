@@ -8,6 +8,7 @@
 #include "common/job/job_pass.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
+#include "scheduler/core/job/job_checkpoints.h"
 #include "scheduler/core/job/job_members.h"
 
 namespace syncline::scheduler {
@@ -20,7 +21,7 @@ namespace syncline::scheduler {
 SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
                                 absl::Span<const ParameterInfo> parameters,
                                 absl::Span<const TableInfo> tables,
-                                const JobPass& pass, int64_t start_clock);
+                                const JobPass& pass, const StartPoint& start);
 
 // RunJob, with the clocks that the chief has counted.
 SchedulerMessage RunCommand(const std::string& job_id, uint32_t attempt,

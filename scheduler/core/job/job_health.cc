@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/evaluate_validator.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -32,11 +33,12 @@ absl::Duration StandstillMax(const JobSpec& spec) {
 JobHealth::JobHealth(const JobSpec& spec, absl::Duration root_cause_grace)
     : unreachable_max_(UnreachableMax(spec)),
       standstill_max_(StandstillMax(spec)),
-      root_cause_grace_(root_cause_grace) {}
+      root_cause_grace_(root_cause_grace),
+      evaluations_hold_(!EvaluatesCheckpoints(spec)) {}
 
 void JobHealth::BeginRun(const JobMembers& members, int64_t clocks_total,
                          absl::Time now) {
-  watchdog_.emplace(standstill_max_);
+  watchdog_.emplace(standstill_max_, evaluations_hold_);
   for (const JobMember& member : members.all()) {
     if (member.role == JobMember::Role::kPs) continue;
     const bool trains = member.role == JobMember::Role::kWorker;
@@ -68,8 +70,12 @@ bool JobHealth::OnFailure(int code, bool retryable, absl::string_view reason,
                           absl::Time now) {
   const std::optional<std::string> apart =
       unreachable_.Longest(absl::ZeroDuration(), now);
+  // A member that stops ends the calls of others with Cancelled; it, and one
+  // whose certificate was revoked, is lost within moments.
   const bool is_outage =
-      code == static_cast<int>(absl::StatusCode::kUnavailable);
+      code == static_cast<int>(absl::StatusCode::kUnavailable) ||
+      code == static_cast<int>(absl::StatusCode::kCancelled) ||
+      code == static_cast<int>(absl::StatusCode::kUnauthenticated);
   if (!is_outage && !(apart.has_value() && retryable)) return false;
   if (!suspicion_.has_value()) {
     suspicion_ =

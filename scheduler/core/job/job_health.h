@@ -57,6 +57,7 @@ class JobHealth {
   const absl::Duration unreachable_max_;
   const absl::Duration standstill_max_;
   const absl::Duration root_cause_grace_;
+  const bool evaluations_hold_;  // the workers
   UnreachablePairs unreachable_;
   std::optional<ProgressWatchdog> watchdog_;  // from BeginRun on
   std::optional<Suspicion> suspicion_;

@@ -52,6 +52,16 @@ bool JobMembers::WorkIsDone() const {
   });
 }
 
+bool JobMembers::OthersAreDone() const {
+  int others = 0;
+  for (const JobMember& member : members_) {
+    if (member.role != Role::kWorker || member.IsChief()) continue;
+    if (!member.done) return false;
+    ++others;
+  }
+  return others > 0;
+}
+
 bool JobMembers::Evaluates(const JobMember& member) const {
   const bool has_evaluator = absl::c_any_of(
       members_, [](const JobMember& m) { return m.role == Role::kEvaluator; });
@@ -86,6 +96,15 @@ absl::StatusOr<SessionId> JobMembers::WorkerSession(
                        ? absl::StrCat("; rank ", rank,
                                       " is its evaluator, which does no steps")
                        : ""));
+}
+
+std::vector<std::string> JobMembers::Problems() const {
+  std::vector<std::string> problems;
+  for (const JobMember& member : members_) {
+    problems.insert(problems.end(), member.problems.begin(),
+                    member.problems.end());
+  }
+  return problems;
 }
 
 std::string JobMembers::ProblemsText() const {

@@ -45,6 +45,8 @@ class JobMembers {
   // True if all workers are done; if the evaluator is done, too.
   bool WorkersAreDone() const;
   bool WorkIsDone() const;
+  // True if there are workers beside the chief, and all of them are done.
+  bool OthersAreDone() const;
   // True if this member evaluates: the evaluator, or else the chief.
   bool Evaluates(const JobMember& member) const;
 
@@ -56,7 +58,9 @@ class JobMembers {
   absl::StatusOr<SessionId> WorkerSession(uint32_t rank,
                                           const std::string& job_id) const;
 
-  // Problems with preparing, of all members, a line each.
+  // Problems with preparing, of all members, as they said them.
+  std::vector<std::string> Problems() const;
+  // The same with their names, a line each.
   std::string ProblemsText() const;
   // Members that have not said that they are prepared.
   std::string UnpreparedText() const;

@@ -37,6 +37,29 @@ void JobProgressTracker::OnReport(uint32_t rank, const WorkerProgress& report) {
   AddToCurve();
 }
 
+void JobProgressTracker::Restore(const JobProgress& known) {
+  for (const WorkerProgress& worker : known.workers()) {
+    if (worker.rank() >= workers_.size()) continue;
+    WorkerProgress& mine = workers_[worker.rank()];
+    if (worker.clock() < mine.clock()) continue;
+    const double loss = worker.has_loss()
+                            ? worker.loss()
+                            : std::numeric_limits<double>::quiet_NaN();
+    mine = worker;
+    mine.set_loss(loss);
+    mine.set_samples_per_second(0);
+  }
+  // Of a worker that the record does not have.
+  for (WorkerProgress& worker : workers_) {
+    worker.set_clock(std::max(worker.clock(), known.clock()));
+  }
+}
+
+void JobProgressTracker::RaiseClock(uint32_t rank, int64_t clock) {
+  if (rank >= workers_.size()) return;
+  workers_[rank].set_clock(std::max(workers_[rank].clock(), clock));
+}
+
 void JobProgressTracker::AddToCurve() {
   const CurvePoint point{MinClock(), MeanLoss()};
   if (!std::isfinite(point.loss)) return;
@@ -73,6 +96,13 @@ double JobProgressTracker::MeanLoss() const {
   return count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / count;
 }
 
+// At the end of an epoch a job that goes on is in the next one.
+int64_t JobProgressTracker::EpochAt(int64_t clock, int64_t clocks_per_epoch,
+                                    bool ends_early) {
+  const int64_t within = ends_early ? std::max<int64_t>(clock - 1, 0) : clock;
+  return within / clocks_per_epoch + 1;
+}
+
 JobProgress JobProgressTracker::Summary(absl::Duration running) const {
   JobProgress progress;
   const int64_t clock = MinClock();
@@ -89,8 +119,8 @@ JobProgress JobProgressTracker::Summary(absl::Duration running) const {
   progress.set_clocks_total(clocks_total);
   progress.set_epochs_total(epochs_total_);
   if (clocks_per_epoch > 0) {
-    progress.set_epoch(static_cast<uint32_t>(
-        std::min<int64_t>(epochs_total_, clock / clocks_per_epoch + 1)));
+    progress.set_epoch(static_cast<uint32_t>(std::min<int64_t>(
+        epochs_total_, EpochAt(clock, clocks_per_epoch, ends_early_))));
   }
   progress.set_loss(MeanLoss());
   progress.set_samples_per_second(samples_per_second);

@@ -25,6 +25,19 @@ class JobProgressTracker {
   // `rank` is the sender's; a late report with a smaller clock is dropped, a
   // rank out of range ignored.
   void OnReport(uint32_t rank, const WorkerProgress& report);
+  // Goes on from what a record has of the same attempt. Speeds are not known
+  // until the workers report; no clock goes back.
+  void Restore(const JobProgress& known);
+  // The worker has closed at least so many.
+  void RaiseClock(uint32_t rank, int64_t clock);
+  // The job ends at a clock before its last one: from now on the epoch is the
+  // last one that was begun, not one that would follow.
+  void EndEarly() { ends_early_ = true; }
+  bool ends_early() const { return ends_early_; }
+  // The epoch, from 1 on, of a job that has closed `clock` clocks. REQUIRES:
+  // `clocks_per_epoch` is positive.
+  static int64_t EpochAt(int64_t clock, int64_t clocks_per_epoch,
+                         bool ends_early);
   // Clocks closed by `rank`, as last reported; by the slowest worker.
   int64_t ClockOf(uint32_t rank) const;
   int64_t MinClock() const;
@@ -43,6 +56,7 @@ class JobProgressTracker {
   std::vector<WorkerProgress> workers_;  // by rank
   std::vector<CurvePoint> curve_;
   int64_t curve_stride_ = 1;  // clocks between points, grows as it is thinned
+  bool ends_early_ = false;
 };
 
 }  // namespace syncline::scheduler

@@ -30,8 +30,9 @@ bool ProgressWatchdog::Works(const Watched& watched) {
 }
 
 absl::Time ProgressWatchdog::MovedAt(const Watched& watched) const {
-  return std::max(watched.moved,
-                  IsFinishing(watched) ? anyone_moved_ : evaluation_moved_);
+  if (IsFinishing(watched)) return std::max(watched.moved, anyone_moved_);
+  return holds_workers_ ? std::max(watched.moved, evaluation_moved_)
+                        : watched.moved;
 }
 
 void ProgressWatchdog::Begin(const Member& member, int64_t clocks,

@@ -25,12 +25,15 @@ namespace syncline::scheduler {
 // own.
 //
 // An evaluation may hold all workers at its cut, so it counts as progress of
-// every member. A worker that has closed its last clock may wait for the
-// slowest one, so all progress of all members counts as its own.
+// every member; one of a checkpoint holds none, and does not. A worker that has
+// closed its last clock may wait for the slowest one, so all progress of all
+// members counts as its own.
 class ProgressWatchdog {
  public:
-  // REQUIRES: limit > 0.
-  explicit ProgressWatchdog(absl::Duration limit) : limit_(limit) {}
+  // `holds_workers`: an evaluation may hold them, as it does unless the job's
+  // checkpoints are evaluated. REQUIRES: limit > 0.
+  explicit ProgressWatchdog(absl::Duration limit, bool holds_workers = true)
+      : limit_(limit), holds_workers_(holds_workers) {}
 
   // The member begins to work, at clock 0 of `clocks`; 0: an evaluator, which
   // works when it says so.
@@ -62,6 +65,7 @@ class ProgressWatchdog {
   std::string Text(const Watched& watched, absl::Time now) const;
 
   const absl::Duration limit_;
+  const bool holds_workers_;
   std::map<uint64_t, Watched> members_;  // by incarnation
   absl::Time evaluation_moved_ = absl::InfinitePast();
   absl::Time anyone_moved_ = absl::InfinitePast();

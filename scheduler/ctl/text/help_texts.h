@@ -51,6 +51,37 @@ Examples:
   synctl get j-0001
   synctl get j-0001 --output json)";
 
+inline constexpr char kWhyFooter[] = R"(
+What the job waits for; the worker that the others wait for; what most of the
+time goes into; each restart with its reason; the last checkpoint, and why one was
+not made; what has happened lately; what helps.
+
+Examples:
+  synctl why j-0001
+  synctl why j-0001 --output json)";
+
+inline constexpr char kEventsFooter[] = R"(
+States, attempts and their members, members that were lost and why, checkpoints,
+evaluations, changes of the regime, drains, and starts of the scheduler, with
+their times. The last 400 are kept, with the job's record; a restarted scheduler
+has them, too.
+
+Examples:
+  synctl events j-0001
+  synctl events j-0001 -f --output json)";
+inline constexpr char kLogsFooter[] = R"(
+Each line behind the task that logged it. While the job runs its members are
+asked, ps too; once it has ended, what they have stored with it. What a killed
+process wrote is there if the next process of its task has the same --work-dir.
+A member that cannot be reached is named, and the others go on. Of each task up
+to 8 MiB are kept. Every line has trace=, the job's trace id: one grep over the
+logs of all processes tells its story (`synctl get` prints the id).
+
+Examples:
+  synctl logs j-0001
+  synctl logs j-0001 -f --tail 20
+  synctl logs j-0001 --task ps:0 --output json)";
+
 inline constexpr char kCancelFooter[] = R"(
 Its members are free soon after. A job that is over cannot be cancelled.
 
@@ -71,6 +102,20 @@ Examples:
   synctl cluster
   synctl cluster --output json)";
 
+inline constexpr char kTopFooter[] = R"(
+Of each running job its clock, loss and samples/s; of each of its workers the
+same, the share of its time that it waits for others, and for whom they wait.
+Where the output is no terminal it is shown once, after a second.
+
+Examples:
+  synctl top
+  synctl top --once | head)";
+
+inline constexpr char kCompletionFooter[] = R"(
+Examples:
+  source <(synctl completion bash)
+  synctl completion bash > /etc/bash_completion.d/synctl)";
+
 inline constexpr char kVersionFooter[] = R"(
 Examples:
   synctl version)";
@@ -81,13 +126,41 @@ model.path is relative to it, and the model travels with the job. Both are
 checked here before anything is sent, and all problems are named at once.
 A job that needs more than the cluster has is queued, with a warning.
 Ctrl-C while watching leaves the job running.
+With --from the job goes on at the checkpoint's clock; another optimizer, batch
+size or number of workers than its job had is refused. --weights-only takes the
+values alone, and so allows all of that.
+With --weights the job begins with the values of a safetensors file, as PyTorch's
+safetensors.torch.save_file writes it: for fine-tuning. The file travels with the
+job. A tensor of another shape, or a parameter that it lacks, is refused.
 
 Examples:
   synctl submit mnist.textproto
   synctl submit mnist.textproto --watch && echo trained
   synctl submit mnist.textproto --key nightly-42 --watch
   synctl submit mnist.textproto --set training.epochs=20
+  synctl submit mnist.textproto --from j-0042@800
+  synctl submit finetune.textproto --from /ckpt/j-0042/... --weights-only
+  synctl submit tune.textproto --weights base.safetensors --rename 'model.*=*'
   synctl submit mnist.textproto --output json)";
+
+inline constexpr char kEvaluateFooter[] = R"(
+Submits a job with the model, the test data and the metrics of the checkpoint's
+job. The cluster's evaluator scores it, or a worker where no evaluator is free;
+it must see the checkpoint's folder. Waits for the end and prints the metrics.
+
+Examples:
+  synctl evaluate j-0042
+  synctl evaluate j-0042@800 --data /data/other.csv
+  synctl evaluate /ckpt/j-0042/... --set metrics=[ACCURACY])";
+
+inline constexpr char kResumeFooter[] = R"(
+A new job with the spec and the model of one that has failed or was cancelled; it
+begins at the clock of that one's last checkpoint. In SYNC it ends with the same
+bits as a job that was never interrupted.
+
+Examples:
+  synctl resume j-0042
+  synctl resume j-0042 --watch)";
 
 inline constexpr char kLocalFooter[] = R"(
 Starts a scheduler, ps and workers as child processes on loopback, runs the job
@@ -128,6 +201,58 @@ Examples:
   synctl model gpt --set layers=6 --set length=128 --set dropout=0.1 > model.onnx
   synctl model dlrm --set tables=each --set rows=100000 > model.onnx)";
 
+inline constexpr char kCheckpointFooter[] = R"(
+At the next step at which that is possible, whatever `checkpoint` of the job file
+says of when; the job needs one. Prints clock, bytes, seconds and folder once the
+checkpoint is whole. The job goes on meanwhile, and keeps as many as before.
+
+Examples:
+  synctl checkpoint j-0001
+  synctl checkpoint j-0001 --timeout 30 && echo saved)";
+
+inline constexpr char kScaleFooter[] = R"(
+A running job writes a checkpoint and goes on from there with so many workers: a
+planned move, which counts against no limit of restarts. Where fewer are free it
+takes those, and the others once they are free and no job waits for them. A job
+that waits in the queue begins with so many. A clock keeps its samples
+(training.global_batch, or batch_size times resources.workers), so learning rate,
+epochs and evaluations stay where they were.
+
+The number is between the job's resources.min_workers and max_workers where it has
+them. It is refused where the job has no `checkpoint`, does not train by SYNC, or
+has BatchNormalization of each worker's own batch.
+
+Examples:
+  synctl scale j-0001 --workers 4
+  synctl scale j-0001 --workers 2 --reason "the night's batch jobs")";
+
+inline constexpr char kUseFooter[] = R"(
+A cordoned member gets no new job. A drained one also lets its job go: the job
+writes a checkpoint and goes on from there on other members, or waits in the queue
+until there are enough. That is no restart: it counts against no limit. drain
+returns when the member has no job any more and can be stopped. It is refused
+where the job has no `checkpoint`; and of a ps, where it has no
+checkpoint.directory. The use is the task's: a daemon that is started anew in its
+place gets no job either, until it is uncordoned, and a scheduler that is started
+anew remembers it.
+
+Examples:
+  synctl drain ps:1 --reason "new kernel"
+  synctl cordon worker:3
+  synctl uncordon ps:1)";
+
+inline constexpr char kCheckpointsFooter[] = R"(
+A checkpoint is a folder: CHECKPOINTS/JOB/CLOCK-CUT, with a file for each shard
+and a manifest. One without a manifest is being written, or was left by a process
+that was killed. Nothing is asked of a scheduler or a ps: the folders must be
+visible here.
+
+Examples:
+  synctl checkpoints list /mnt/checkpoints
+  synctl checkpoints show /mnt/checkpoints/j-0001/000000001200-001000000004b0400
+  synctl checkpoints export FOLDER --to model.safetensors
+  synctl checkpoints export FOLDER --to model.onnx --model submitted.onnx)";
+
 inline constexpr char kPlanFooter[] = R"(
 Memory by role, the largest tensors and FLOPs by operator, from the same plan
 that a worker makes; nothing runs and no data is read. With micro-batches or
@@ -140,6 +265,51 @@ Examples:
   synctl plan job.textproto --set optimizer.kind=ADAM
   synctl plan job.textproto --recompute-segments 8 --output json)";
 
+inline constexpr char kCertsFooter[] = R"(
+A certificate names what its process is: scheduler, ps, worker, chief,
+evaluator, client. Called again with the same folder, certificates are renewed
+by the same authority; daemons take up the new files by themselves. ca.key can
+make a certificate for anyone: keep it off the cluster's machines.
+
+Examples:
+  synctl certs create --dir certs
+  synctl certs create --dir certs scheduler ps/0 ps/1 worker/0 client/alice
+  synctl certs create --dir certs chief/0+scheduler
+  synctl certs show certs/worker-0.crt)";
+
+inline constexpr char kStateFooter[] = R"(
+The archive has one moment of the scheduler's state: the records of jobs, and
+their files. It is taken while jobs run. It also has the secrets of jobs that run:
+keep it as you keep the state folder. To restore it, unpack it into an empty
+folder and start the scheduler with that as --state-dir:
+
+  mkdir state && tar -xf state.tar -C state
+
+`state verify` reads the archive or the folder, asks no scheduler, and names every
+record and file that is damaged or missing.
+
+Examples:
+  synctl state backup state.tar
+  synctl state verify state.tar
+  synctl state verify /var/lib/syncline)";
+
+inline constexpr char kTokenFooter[] = R"(
+A scheduler with --token-file wants a token from everyone who uses synctl: set
+SYNCLINE_TOKEN, or SYNCLINE_TOKEN_FILE to a file that has it. A viewer may look
+at and download everything, a submitter also submit, profile and have checkpoints
+written, an operator also cancel, scale, cordon and drain. The file has hashes, so a token is seen once, when it is made.
+Changes count at once, without a restart.
+
+With --tenant a token is for the jobs of that tenant alone. Those of others are
+to its bearer as if they were not there. Without --tenant an operator or admin
+sees all jobs, a viewer or submitter those that have no tenant.
+
+Examples:
+  synctl token create alice --role submitter --days 30 --file tokens
+  synctl token create bob --role operator --tenant acme --file tokens
+  synctl token list --file tokens
+  synctl token revoke alice --file tokens)";
+
 inline constexpr char kProfileFooter[] = R"(
 A worker of the running job records its next steps: time by operator, forward
 and backward, and what else a step's time went into. Nothing is slowed down
@@ -150,6 +320,28 @@ none.
 Examples:
   synctl profile j-0001
   synctl profile j-0001 --rank 2 --steps 100 --trace trace.json)";
+
+inline constexpr char kRegimeFooter[] = R"(
+The change is made at a clock that all workers come to: those that are ahead
+wait there for those that are behind. Then all ps and workers go on by the new
+mode. The command answers when that has happened. If anything is missing until
+then, the job goes on as before and the command says what. `synctl get` has all
+changes of a job, with their clocks and reasons.
+
+A change is refused, with the field, where something in the job is tied to its
+mode: optimizer LAMB, training.sync_batch_statistics, precision FLOAT16,
+tables.cache_clocks, and strategies without ps.
+
+A change of the strategy moves values and the optimizer's state, in sync alone: the
+job ends with the bits of one that kept its strategy. Not with tables, 16 bits on
+the wire, training.sync_batch_statistics, stop, or an evaluator in the cluster; to
+parameter-server only where the job has reserved ps (resources.ps).
+
+Examples:
+  synctl regime j-0001 --mode async
+  synctl regime j-0001 --strategy all-reduce
+  synctl regime j-0001 --mode bounded-staleness --bound 4 --reason "slow host"
+  synctl regime j-0001 --mode sync --learning-rate-factor 0.5)";
 
 inline constexpr char kTablesFooter[] = R"(
 Of each table: rows in memory and on disk and their bytes, how often a row was

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -12,9 +14,15 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/base/unsigned_nan.h"
+#include "common/job/blame_text.h"
+#include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluation_values.h"
+#include "common/job/job_spec_validator.h"
+#include "common/job/regime_rules.h"
 #include "common/job/skipped_text.h"
+#include "scheduler/ctl/text/elastic_text.h"
 #include "scheduler/ctl/text/exit_codes.h"
+#include "scheduler/ctl/text/top_text.h"
 
 namespace syncline::ctl {
 namespace {
@@ -77,19 +85,49 @@ double TotalSeconds(const WorkerProgress& worker) {
 }
 
 // A worker's progress, with the shares of its time in percent.
-std::string WorkerText(const WorkerProgress& worker) {
+std::string WorkerText(const WorkerProgress& worker, bool is_straggler) {
   const double total = TotalSeconds(worker);
   const auto percent = [&](double seconds) {
     return total > 0 ? 100 * seconds / total : 0.0;
   };
   return absl::StrFormat(
       "          rank %d: step %s, %s samples/s; compute %.0f%%, push %.0f%%, "
-      "wait %.0f%%, pull %.0f%%, data %.0f%%\n",
+      "wait %.0f%%, pull %.0f%%, data %.0f%%%s\n",
       worker.rank(), FormatCount(worker.clock()),
       FormatCount(std::llround(worker.samples_per_second())),
       percent(worker.compute_seconds()), percent(worker.push_seconds()),
       percent(worker.wait_seconds()), percent(worker.pull_seconds()),
-      percent(worker.data_seconds()));
+      percent(worker.data_seconds()),
+      is_straggler ? "  <- the others wait for it" : "");
+}
+
+// "gradients 12.0 MiB, 3.98 times smaller than float32; values 48.0 MiB", of
+// all workers; empty: none is counted.
+std::string TransferText(const JobProgress& progress) {
+  WorkerProgress sum;
+  for (const WorkerProgress& worker : progress.workers()) {
+    sum.set_gradient_bytes(sum.gradient_bytes() + worker.gradient_bytes());
+    sum.set_gradient_float32_bytes(sum.gradient_float32_bytes() +
+                                   worker.gradient_float32_bytes());
+    sum.set_value_bytes(sum.value_bytes() + worker.value_bytes());
+    sum.set_value_float32_bytes(sum.value_float32_bytes() +
+                                worker.value_float32_bytes());
+  }
+  const auto part = [](absl::string_view what, uint64_t sent,
+                       uint64_t float32) {
+    std::string text = absl::StrCat(what, " ", FormatBytes(sent));
+    if (sent > 0 && sent != float32) {
+      absl::StrAppendFormat(
+          &text, ", %.2f times smaller than float32",
+          static_cast<double>(float32) / static_cast<double>(sent));
+    }
+    return text;
+  };
+  if (sum.gradient_bytes() == 0 && sum.value_bytes() == 0) return "";
+  return absl::StrCat(
+      "dense     ",
+      part("gradients", sum.gradient_bytes(), sum.gradient_float32_bytes()),
+      "; ", part("values", sum.value_bytes(), sum.value_float32_bytes()), "\n");
 }
 
 // The last interval of a job that has ended is its evaluation: what counts then
@@ -113,6 +151,28 @@ JobProgress OverTheWholeJob(JobProgress progress) {
 std::string OutOf(uint64_t part, uint64_t total) {
   return total > 0 ? absl::StrCat(FormatCount(part), "/", FormatCount(total))
                    : FormatCount(part);
+}
+
+// How the job trained, where that has changed.
+std::string RegimesText(const JobStatus& job) {
+  std::string text;
+  if (job.regimes_size() < 2) return text;
+  const char* title = "regimes";
+  for (const RegimeTransition& transition : job.regimes()) {
+    absl::StrAppendFormat(
+        &text, "%-9s %s\n", std::exchange(title, ""),
+        transition.error().empty()
+            ? absl::StrFormat(
+                  "from clock %d  %s (%s%s)", transition.regime().first_clock(),
+                  RegimeText(transition.regime()), transition.reason(),
+                  transition.pause_seconds() > 0
+                      ? absl::StrFormat(", pause %.3f s",
+                                        transition.pause_seconds())
+                      : "")
+            : absl::StrCat("not made: ", transition.error(), " (",
+                           transition.reason(), ")"));
+  }
+  return text;
 }
 
 }  // namespace
@@ -222,11 +282,52 @@ std::string EvaluationText(const Evaluation& evaluation) {
                       " samples)");
 }
 
+namespace {
+
+// The checkpoints that are listed one by one; of more the latest ones.
+constexpr int kListedMax = 10;
+// The workers that cost most.
+constexpr size_t kBlameLinesMax = 4;
+
+std::string StartText(const StartSpec& start) {
+  if (!start.weights().empty()) {
+    return absl::StrFormat("%-9s clock 0 and the values of a file, %s\n",
+                           "start", start.weights());
+  }
+  if (start.checkpoint().empty()) return "";
+  return absl::StrFormat("%-9s %s, %s\n", "start",
+                         start.weights_only()
+                             ? "clock 0 and the values of a checkpoint"
+                             : absl::StrCat("clock ", start.clock()),
+                         start.checkpoint());
+}
+
+std::string CheckpointsText(const JobStatus& job, absl::Time now) {
+  std::string text;
+  const char* title = "saved";
+  const int hidden = std::max(0, job.checkpoints_size() - kListedMax);
+  if (hidden > 0) {
+    absl::StrAppendFormat(&text, "%-9s %s before these\n", title,
+                          FormatAmount(hidden, "checkpoint"));
+    title = "";
+  }
+  for (int i = hidden; i < job.checkpoints_size(); ++i) {
+    const CheckpointInfo& one = job.checkpoints(i);
+    absl::StrAppendFormat(
+        &text, "%-9s %s ago  %s\n", title,
+        FormatElapsed(std::max(absl::ZeroDuration(), now - ToTime(one.time()))),
+        CheckpointText(one));
+    title = "";
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string ReasonText(const JobStatus& job) {
   if (!job.waiting_for().empty()) {
-    return job.state() == QUEUED
-               ? job.waiting_for()
-               : absl::StrCat("waiting for ", job.waiting_for());
+    return job.state() == QUEUED ? job.waiting_for()
+                                 : WaitingForText(job.waiting_for());
   }
   return job.transitions().empty() ? "" : job.transitions().rbegin()->reason();
 }
@@ -236,6 +337,17 @@ absl::Duration JobAge(const JobStatus& job, absl::Time now) {
   const absl::Time end =
       HasEnded(job.state()) ? ToTime(job.transitions().rbegin()->time()) : now;
   return end - ToTime(job.transitions(0).time());
+}
+
+std::string RestartText(const JobTransition& transition) {
+  if (transition.state() != QUEUED) return "";
+  return transition.reason().substr(0, transition.reason().find('\n'));
+}
+
+std::string CheckpointText(const CheckpointInfo& checkpoint) {
+  return absl::StrFormat(
+      "clock %s  %s  in %.1f s  %s", FormatCount(checkpoint.clock()),
+      FormatBytes(checkpoint.bytes()), checkpoint.seconds(), checkpoint.path());
 }
 
 std::string JobDetails(const JobStatus& job, absl::Time now) {
@@ -267,6 +379,15 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
                          absl::LocalTimeZone()),
         StateText(transition.state()));
     title = "";
+    if (const std::string why = RestartText(transition); !why.empty()) {
+      absl::StrAppendFormat(&text, "%-9s   %s\n", title, why);
+    }
+  }
+  if (!job.trace_id().empty()) {
+    absl::StrAppendFormat(&text, "%-9s %s\n", "trace", job.trace_id());
+  }
+  if (const std::string elastic = ElasticText(job); !elastic.empty()) {
+    absl::StrAppendFormat(&text, "%-9s %s\n", "scale", elastic);
   }
   absl::StrAppend(&text, WhoText("workers", job.workers()));
   if (job.has_evaluator()) {
@@ -279,13 +400,22 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   if (progress.clocks_total() > 0) {
     absl::StrAppend(&text, "progress  ", ProgressText(progress), "\n");
   }
+  const auto straggler = StragglerOf(progress, JobProgress());
   for (const WorkerProgress& worker : progress.workers()) {
-    absl::StrAppend(&text, WorkerText(worker));
+    absl::StrAppend(&text, WorkerText(worker, straggler == worker.rank()));
+  }
+  absl::StrAppend(&text, TransferText(progress));
+  title = "blame";
+  for (const std::string& line : BlameLines(job, kBlameLinesMax)) {
+    absl::StrAppendFormat(&text, "%-9s %s\n", title, line);
+    title = "";
   }
   if (const std::string skipped = SkippedText(job); !skipped.empty()) {
     absl::StrAppendFormat(&text, "%-9s %s\n",
                           AllWereSkipped(job) ? "WARNING" : "skipped", skipped);
   }
+  absl::StrAppend(&text, StartText(job.spec().start()),
+                  CheckpointsText(job, now), RegimesText(job));
   title = "results";
   for (const Evaluation& evaluation : job.evaluations()) {
     absl::StrAppendFormat(&text, "%-9s %s\n", title,
@@ -335,8 +465,11 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
     uint64_t free = 0;
   };
   const bool wants_gpus = spec.resources().device() == ResourcesSpec::CUDA;
-  Kind workers{std::max(1u, spec.resources().workers())};
-  Kind ps{std::max(1u, spec.resources().ps())};
+  const ResourcesSpec& resources = spec.resources();
+  Kind workers{std::max(1u, resources.min_workers() > 0
+                                ? resources.min_workers()
+                                : resources.workers())};
+  Kind ps{WithDefaults(spec).resources().ps()};
   for (const ClusterStatus::Entry& entry : cluster.members()) {
     const TaskType type = entry.member().task().type();
     if (type != CHIEF && type != WORKER && type != PS) continue;
@@ -358,6 +491,31 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
       "need not wait for that");
 }
 
+namespace {
+
+// "ps:1 is drained (new kernel): it can be stopped; synctl uncordon ..."
+std::string UseNote(const ClusterStatus::Entry& entry) {
+  const bool is_drained = entry.use() == SetMemberUseRequest::DRAIN;
+  const std::string task = TaskText(entry.member().task());
+  std::string text =
+      absl::StrCat(task, is_drained ? " is drained" : " is cordoned");
+  if (!entry.use_reason().empty()) {
+    absl::StrAppend(&text, " (", entry.use_reason(), ")");
+  }
+  if (is_drained) {
+    absl::StrAppend(&text, entry.job_id().empty()
+                               ? ": it can be stopped"
+                               : absl::StrCat(": ", entry.job_id(),
+                                              " leaves it once it has saved"));
+  } else {
+    absl::StrAppend(&text, ": it gets no more jobs");
+  }
+  return absl::StrCat(text, "; `synctl uncordon ", task,
+                      "` gives it jobs again");
+}
+
+}  // namespace
+
 std::string ClusterTable(const ClusterStatus& cluster) {
   std::vector<std::vector<std::string>> rows = {{"TASK", "ADDRESS", "HOST",
                                                  "PID", "VERSION", "DEVICE",
@@ -371,6 +529,10 @@ std::string ClusterTable(const ClusterStatus& cluster) {
     if (absl::ConsumePrefix(&why, "(") && absl::ConsumeSuffix(&why, ")")) {
       absl::StrAppend(&notes, TaskText(member.task()), " is ", why, "\n");
       job = "none, see below";
+    }
+    if (entry.use() != SetMemberUseRequest::USE_UNSPECIFIED) {
+      absl::StrAppend(&notes, UseNote(entry), "\n");
+      if (entry.job_id().empty()) job = "none, see below";
     }
     rows.push_back({TaskText(member.task()), member.address(),
                     member.hostname(), absl::StrCat(member.pid()),

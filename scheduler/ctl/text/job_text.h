@@ -32,6 +32,11 @@ std::string EvaluationText(const Evaluation& evaluation);
 // Why the job is in its state; may have several lines; empty: nothing to say.
 std::string ReasonText(const JobStatus& job);
 
+// Why a job went back to its queue, in a line; empty: it did not.
+std::string RestartText(const JobTransition& transition);
+// "clock 1,250  1.2 MiB  in 0.3 s  /ckpt/j-0001/...".
+std::string CheckpointText(const CheckpointInfo& checkpoint);
+
 // Time from the first to the last transition, or to `now` while it goes on.
 absl::Duration JobAge(const JobStatus& job, absl::Time now);
 

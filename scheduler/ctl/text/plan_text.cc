@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/strategy_rules.h"
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/weights_text.h"
 
@@ -30,14 +31,25 @@ struct Line {
 std::vector<Line> LinesOf(const WorkerPlan& worker) {
   const ExecutorPlan& executor = worker.executor;
   const bool is_host = executor.device.empty();
-  return {{"parameters", executor.parameter_bytes},
-          {"gradients", executor.gradient_bytes},
-          {"training arena", is_host ? executor.training_arena_bytes : 0},
-          {"evaluation arena", is_host ? executor.evaluation_arena_bytes : 0},
-          {"table rows", worker.row_bytes},
-          {"batches", worker.batch_bytes},
-          {"messages", worker.message_bytes},
-          {"total", worker.memory_bytes()}};
+  std::vector<Line> lines = {
+      {"parameters", executor.parameter_bytes},
+      {"gradients", executor.gradient_bytes},
+      {"training arena", is_host ? executor.training_arena_bytes : 0},
+      {"evaluation arena", is_host ? executor.evaluation_arena_bytes : 0},
+      {"table rows", worker.row_bytes},
+      {"batches", worker.batch_bytes},
+      {"messages", worker.message_bytes}};
+  if (worker.residual_bytes > 0) {
+    lines.push_back({"compression", worker.residual_bytes});
+  }
+  if (worker.updated_bytes > 0) {
+    lines.insert(lines.end(), {{"updated values", worker.updated_bytes},
+                               {"optimizer state", worker.slot_bytes},
+                               {"waiting gradients", worker.waiting_bytes},
+                               {"checkpoint copies", worker.copy_bytes}});
+  }
+  lines.push_back({"total", worker.memory_bytes()});
+  return lines;
 }
 
 std::vector<Line> LinesOfGpu(const ExecutorPlan& executor) {
@@ -54,6 +66,7 @@ std::vector<Line> LinesOf(const PsPlan& ps) {
           {"optimizer state", ps.slot_bytes},
           {"waiting gradients", ps.waiting_bytes},
           {"messages", ps.message_bytes},
+          {"checkpoint copies", ps.copy_bytes},
           {"total", ps.memory_bytes()}};
 }
 
@@ -67,7 +80,10 @@ absl::string_view Explain(absl::string_view name) {
       {"table rows", "of the batches, and those that are kept"},
       {"batches", "read ahead; the data set itself is not in it"},
       {"messages", "on their way, at most"},
+      {"compression", "residuals, and one compressed gradient"},
+      {"updated values", "of the rank's own blocks, or of all"},
       {"waiting gradients", "of other workers, at most"},
+      {"checkpoint copies", "of blocks pushed before they are written"},
   };
   for (const auto& entry : kAbout) {
     if (entry.name == name) return entry.about;
@@ -100,10 +116,19 @@ std::string Flops(double flops) {
 
 void AppendHeading(const PlanReport& report, std::string* out) {
   const TrainingSpec& training = report.spec.training();
-  absl::StrAppend(out, "Job ", report.spec.name(), ": ",
-                  FormatAmount(report.spec.resources().workers(), "worker"),
-                  ", ", report.spec.resources().ps(), " ps, batch ",
-                  training.batch_size());
+  absl::StrAppend(
+      out, "Job ", report.spec.name(), ": ",
+      FormatAmount(report.spec.resources().workers(), "worker"), ", ",
+      IsWithoutPs(report.spec)
+          ? absl::StrCat(Strategy_Name(report.spec.strategy()),
+                         report.spec.resources().ps() == 0
+                             ? " without ps"
+                             : absl::StrCat(", ", report.spec.resources().ps(),
+                                            " ps reserved"))
+          : absl::StrCat(
+                report.spec.resources().ps(), " ps",
+                ReducesAmongWorkers(report.spec) ? " for rows of tables" : ""),
+      ", batch ", training.batch_size());
   if (training.micro_batches() > 1) {
     absl::StrAppend(out, " in ", training.micro_batches(), " parts");
   }
@@ -164,7 +189,23 @@ void AppendLengths(const PlanReport& report, std::string* out) {
   }
 }
 
-void AppendPs(const std::vector<PsPlan>& all, std::string* out) {
+// What a smaller reserve of copies costs: in SYNC one step pushes all blocks.
+void AppendStall(const JobSpec& spec, const PsPlan& ps, std::string* out) {
+  constexpr double kDiskBytesPerSecond = 1e9;
+  if (!spec.has_checkpoint() || !spec.checkpoint().has_copy_bytes()) return;
+  const int64_t missing = ps.value_bytes + ps.slot_bytes - ps.copy_bytes;
+  if (missing <= 0) return;
+  absl::StrAppendFormat(
+      out,
+      "  checkpoint.copy_bytes is too little for all blocks: at each "
+      "checkpoint "
+      "pushes\n  wait until %s are written, %.1f s at 1 GB/s\n",
+      Bytes(missing), static_cast<double>(missing) / kDiskBytesPerSecond);
+}
+
+void AppendPs(const JobSpec& spec, const std::vector<PsPlan>& all,
+              std::string* out) {
+  if (all.empty()) return;
   const auto most = std::max_element(
       all.begin(), all.end(), [](const PsPlan& a, const PsPlan& b) {
         return a.memory_bytes() < b.memory_bytes();
@@ -172,6 +213,7 @@ void AppendPs(const std::vector<PsPlan>& all, std::string* out) {
   absl::StrAppend(out, all.size() == 1 ? "\nThe ps" : "\nThe largest ps",
                   ", without rows of tables, kept or waiting\n");
   AppendLines(LinesOf(*most), {}, out);
+  AppendStall(spec, *most, out);
 }
 
 void AppendTables(const std::vector<PlannedTable>& tables, std::string* out) {
@@ -343,7 +385,7 @@ std::string PlanText(const PlanReport& report) {
     AppendGpu(report.plan.evaluator->executor, nullptr, &out);
   }
   AppendLengths(report, &out);
-  AppendPs(report.plan.ps, &out);
+  AppendPs(report.spec, report.plan.ps, &out);
   AppendTables(report.plan.tables, &out);
   AppendTensors(report, &out);
   AppendOperators(report.plan.worker.executor, &out);

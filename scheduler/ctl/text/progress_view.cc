@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/printable.h"
+#include "common/job/checkpoint_trouble.h"
 #include "scheduler/ctl/text/console.h"
 #include "scheduler/ctl/text/job_text.h"
 
@@ -33,7 +34,7 @@ std::string StateLine(const JobStatus& job) {
     case RUNNING:
       return job.waiting_for().empty()
                  ? "running"
-                 : absl::StrCat("waiting for ", Printable(job.waiting_for()));
+                 : Printable(WaitingForText(job.waiting_for()));
     default:
       return "";
   }
@@ -115,9 +116,20 @@ std::string ProgressView::NewFacts(const JobStatus& job) {
     state_line_ = state_line;
   }
   for (; transitions_shown_ < job.transitions_size(); ++transitions_shown_) {
-    absl::StrAppend(&text,
-                    Printable(WarningsOf(job.transitions(transitions_shown_))));
+    const JobTransition& transition = job.transitions(transitions_shown_);
+    absl::StrAppend(&text, Printable(WarningsOf(transition)));
+    if (const std::string why = RestartText(transition); !why.empty()) {
+      absl::StrAppend(&text, "back to the queue: ", Printable(why), "\n");
+    }
   }
+  for (const CheckpointInfo& checkpoint : job.checkpoints()) {
+    if (checkpoint.clock() <= checkpoint_shown_) continue;
+    checkpoint_shown_ = checkpoint.clock();
+    absl::StrAppend(&text, "checkpoint at ",
+                    Printable(CheckpointText(checkpoint)), "\n");
+  }
+  // A job that has gone back makes some again.
+  evaluations_shown_ = std::min(evaluations_shown_, job.evaluations_size());
   for (; evaluations_shown_ < job.evaluations_size(); ++evaluations_shown_) {
     absl::StrAppend(
         &text, Printable(EvaluationText(job.evaluations(evaluations_shown_))),

@@ -23,9 +23,9 @@ namespace syncline {
 // which calls do not overlap.
 class FakeArtifacts final : public worker::ArtifactTransfer {
  public:
-  absl::Status Fetch(const std::string& job_id, const std::string& name,
-                     const std::string& to_file, absl::Time,
-                     Cancellation* cancellation) override {
+  absl::Status Fetch(const std::string& job_id, const JobPass&,
+                     const std::string& name, const std::string& to_file,
+                     absl::Time, Cancellation* cancellation) override {
     if (stalls) return Stall(cancellation);
     if (fetch_failures > 0) {
       --fetch_failures;

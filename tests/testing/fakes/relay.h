@@ -2,6 +2,7 @@
 #define SYNCLINE_TESTS_TESTING_FAKES_RELAY_H_
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,7 +28,8 @@ class Relay {
  public:
   // `target`: the server, "127.0.0.1:4000".
   explicit Relay(const std::string& target)
-      : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+      : target_port_(PortOf(target)),
+        listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = Loopback(0);
     socklen_t size = sizeof(address);
     auto* const plain = reinterpret_cast<sockaddr*>(&address);
@@ -35,10 +37,7 @@ class Relay {
     EXPECT_EQ(listen(listener_.get(), 16), 0);
     EXPECT_EQ(getsockname(listener_.get(), plain, &size), 0);
     port_ = ntohs(address.sin_port);
-    int target_port = 0;
-    EXPECT_TRUE(
-        absl::SimpleAtoi(target.substr(target.rfind(':') + 1), &target_port));
-    thread_ = std::thread([this, target_port] { Run(target_port); });
+    thread_ = std::thread([this] { Run(); });
   }
   ~Relay() {
     stop_ = true;
@@ -49,6 +48,8 @@ class Relay {
   void Stall(bool stalls) { stalls_ = stalls; }
   // Closes all connections, soon; clients may connect again.
   void Break() { breaks_ = true; }
+  // Where clients that connect from now on get.
+  void SetTarget(const std::string& target) { target_port_ = PortOf(target); }
 
  private:
   struct Pair {
@@ -56,6 +57,12 @@ class Relay {
     std::shared_ptr<FileDescriptor> server;
   };
 
+  static int PortOf(const std::string& address) {
+    int port = 0;
+    EXPECT_TRUE(
+        absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    return port;
+  }
   static sockaddr_in Loopback(int port) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
@@ -63,7 +70,7 @@ class Relay {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     return address;
   }
-  void Run(int target_port) {
+  void Run() {
     std::vector<Pair> pairs;
     while (!stop_) {
       if (breaks_.exchange(false)) pairs.clear();
@@ -82,7 +89,7 @@ class Relay {
             (fds[2 * i + 2].revents == 0 || Pass(*pair.server, *pair.client));
         if (stays) open.push_back(pair);
       }
-      if (fds[0].revents != 0) Accept(target_port, &open);
+      if (fds[0].revents != 0) Accept(target_port_, &open);
       pairs = std::move(open);
     }
   }
@@ -94,6 +101,11 @@ class Relay {
     const sockaddr_in to = Loopback(target_port);
     const int connected = connect(
         server->get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+    // Small messages go on at once, as without the relay.
+    const int on = 1;
+    for (const auto& end : {client, server}) {
+      setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
     // A server that is not there yet, or no more, is one that hangs up.
     if (connected == 0) pairs->push_back({client, server});
   }
@@ -104,6 +116,7 @@ class Relay {
            write(to.get(), bytes, static_cast<size_t>(size)) == size;
   }
 
+  std::atomic<int> target_port_;
   const FileDescriptor listener_;
   int port_ = 0;
   std::atomic<bool> stop_ = false;

@@ -15,22 +15,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/state/shard_state_reader.h"
+#include "common/state/shard_state_stream.h"
+#include "common/state/shard_state_writer.h"
 #include "google/protobuf/empty.pb.h"
 #include "gtest/gtest.h"
 #include "server/shard/shard_start.h"
-#include "server/state/shard_state_reader.h"
-#include "server/state/shard_state_stream.h"
-#include "server/state/shard_state_writer.h"
 
 namespace syncline {
 
 // Keeps what it is given, up to `limit` bytes.
-class MemoryStateSink : public ps::ShardStateSink {
+class MemoryStateSink : public ShardStateSink {
  public:
   explicit MemoryStateSink(size_t limit = ~size_t{0}) : limit_(limit) {}
 
   absl::Status Append(absl::string_view head, absl::string_view bulk) override {
-    EXPECT_LE(head.size() + bulk.size(), ps::kShardStateRecordMax);
+    EXPECT_LE(head.size() + bulk.size(), kShardStateRecordMax);
     if (bytes.size() + head.size() + bulk.size() > limit_) {
       return absl::ResourceExhaustedError("the sink is full");
     }
@@ -45,7 +45,7 @@ class MemoryStateSink : public ps::ShardStateSink {
   const size_t limit_;
 };
 
-class MemoryStateSource : public ps::ShardStateSource {
+class MemoryStateSource : public ShardStateSource {
  public:
   explicit MemoryStateSource(std::string bytes) : bytes_(std::move(bytes)) {}
 
@@ -78,7 +78,7 @@ inline ps::ShardStarts StartsOf(std::vector<std::string> states) {
 
 // A record that does not depend on the records before it.
 struct StateRecord {
-  ps::ShardStateKind kind;
+  ShardStateKind kind;
   std::string meta;
   std::string bulk;
 };
@@ -86,21 +86,21 @@ struct StateRecord {
 inline std::vector<StateRecord> RecordsOf(const std::string& state) {
   std::vector<StateRecord> records;
   MemoryStateSource source(state);
-  ps::ShardStateReader reader(&source);
+  ShardStateReader reader(&source);
   do {
     const auto record = reader.Next();
     EXPECT_TRUE(record.ok()) << record.status();
     if (!record.ok()) return records;
     records.push_back(
         {record->kind, std::string(record->meta), std::string(record->bulk)});
-  } while (records.back().kind != ps::ShardStateKind::kTrailer);
+  } while (records.back().kind != ShardStateKind::kTrailer);
   return records;
 }
 
 // The state that a writer would have made of these records.
 inline std::string StateOf(const std::vector<StateRecord>& records) {
   MemoryStateSink sink;
-  ps::ShardStateWriter writer(&sink);
+  ShardStateWriter writer(&sink);
   for (const StateRecord& record : records) {
     google::protobuf::Empty meta;  // keeps fields that it does not know
     EXPECT_TRUE(meta.ParseFromString(record.meta));

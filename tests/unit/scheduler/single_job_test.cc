@@ -24,12 +24,13 @@ using ::testing::ElementsAre;
 class FakeScheduler final : public Scheduler {
  public:
   void RegisterServices(grpc::ServerBuilder*) override {}
-  void SetAddress(const std::string&) override {}
+  void SetAddress(const std::string&, const std::string&) override {}
   absl::Status Ready() const override { return absl::OkStatus(); }
-  std::map<std::string, HttpServer::Handler> Pages() override { return {}; }
+  HttpServer::Pages Pages() override { return {}; }
   absl::StatusOr<Submission> Submit(const JobSpec& spec,
                                     absl::string_view model,
-                                    const std::string& client_key) override {
+                                    const std::string& client_key,
+                                    const std::string& /*weights*/) override {
     calls.push_back(absl::StrCat("submit ", spec.name(), " ", model));
     keys.push_back(client_key);
     if (!submit_result.ok()) return submit_result.status();

@@ -76,7 +76,7 @@ class FanoutCall::State : public std::enable_shared_from_this<State> {
  private:
   struct Link {
     Link(const Options& options, const Peer& peer)
-        : stub(MakeChannel(peer.address)),
+        : stub(MakeChannel(peer.address, ExpectedPeer::kPs)),
           windows(options),
           reach(options.patience) {}
     grpc::GenericStub stub;

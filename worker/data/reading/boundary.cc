@@ -44,6 +44,7 @@ class Walk {
   static absl::StatusOr<Walk> To(const DataRoot& root,
                                  const std::string& path) {
     Walk walk(path);
+    walk.closed_ = root.closed;
     walk.named_ = AbsolutePath(root);
     std::error_code error;
     walk.real_ = std::filesystem::canonical(walk.named_, error).string();
@@ -51,6 +52,8 @@ class Walk {
     SYNCLINE_RETURN_IF_ERROR(walk.Run());
     return walk;
   }
+
+  bool is_at_root() const { return folders_.size() == 1 && name_.empty(); }
 
   // For reading. Errors: it is no regular file; the system's.
   absl::StatusOr<FileDescriptor> OpenFile() const {
@@ -128,6 +131,9 @@ class Walk {
   }
 
   absl::Status Enter(const std::string& name) {
+    if (folders_.size() == 1 && !closed_.empty() && name == closed_) {
+      return OutsideError(path_);
+    }
     FileDescriptor next(openat(folders_.back().get(), name.c_str(),
                                O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat info;
@@ -156,6 +162,7 @@ class Walk {
   std::string path_;
   std::string named_;  // the root, and what it really is
   std::string real_;
+  std::string closed_;                   // DataRoot's
   std::vector<FileDescriptor> folders_;  // from the root to where it is
   std::deque<std::string> rest_;
   std::string name_;  // of a file in the last folder; empty: the folder itself
@@ -181,6 +188,7 @@ absl::Status Match(const DataRoot& root, const std::string& folder,
   }
   for (const std::string& entry : walk->List()) {
     if (fnmatch(name.c_str(), entry.c_str(), FNM_PERIOD) != 0) continue;
+    if (walk->is_at_root() && entry == root.closed) continue;
     SYNCLINE_RETURN_IF_ERROR(Match(root, absl::StrCat(folder, "/", entry),
                                    names.subspan(1), matches));
   }

@@ -10,6 +10,35 @@ namespace syncline::worker {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr char kTenants[] = "tenants";
+
+}  // namespace
+
+absl::StatusOr<DataRoot> RootForTenant(const DataRoot& root,
+                                       const std::string& tenant) {
+  DataRoot own = root;
+  if (tenant.empty()) {
+    if (own.bounded) own.closed = kTenants;
+    return own;
+  }
+  if (tenant[0] == '.' || absl::StrContains(tenant, '/') ||
+      absl::StrContains(tenant, '\0')) {
+    return absl::InvalidArgumentError(
+        "the job's tenant has a name that is none of a folder");
+  }
+  if (!root.bounded) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job is of tenant ", tenant,
+        ", and this worker reads data from "
+        "anywhere: it needs --data-root, and not --data-outside-root"));
+  }
+  own.tenant = tenant;
+  own.path = absl::StrCat(AbsolutePath(root), "/", kTenants, "/", tenant);
+  return own;
+}
+
 std::string AbsolutePath(const DataRoot& root) {
   // Not fs::absolute, which throws for an empty path.
   std::error_code error;

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
+
 namespace syncline::worker {
 
 // Where the files of a job's data are. (Converts from a path, so that a path is
@@ -20,7 +22,19 @@ struct DataRoot {
   std::string path;
   // Nothing outside of it is opened, wherever symbolic links lead.
   bool bounded = false;
+  // Of a bounded root: the name of a folder in it that is not entered either.
+  std::string closed = {};
+  // Whose data it has, for messages; empty: no tenant's.
+  std::string tenant = {};
 };
+
+// Where the data of a job of `tenant` are: ROOT/tenants/TENANT, and nothing
+// outside of that is opened. A job of no tenant has the root, but for
+// ROOT/tenants if the root is bounded. Errors: InvalidArgument: the tenant's
+// name is none of a folder; FailedPrecondition: the root is not bounded, so
+// tenants could not be kept apart.
+absl::StatusOr<DataRoot> RootForTenant(const DataRoot& root,
+                                       const std::string& tenant);
 
 // The folder itself: absolute, without "." and "..", links as they are.
 std::string AbsolutePath(const DataRoot& root);

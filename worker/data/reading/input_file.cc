@@ -191,6 +191,14 @@ class GzipFile : public InputFile {
   bool finished_ = false;
 };
 
+// Of `pattern`, which leads outside of `root`.
+absl::Status Outside(absl::string_view pattern, const DataRoot& root) {
+  if (root.tenant.empty()) return OutsideError(pattern);
+  return absl::PermissionDeniedError(absl::StrCat(
+      "\"", pattern, "\" leads outside the folder of tenant ", root.tenant,
+      ", and jobs of a tenant read no data from anywhere else"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<DataFile>> FindFiles(absl::string_view pattern,
@@ -209,7 +217,7 @@ absl::StatusOr<std::vector<DataFile>> FindFiles(absl::string_view pattern,
     return files;
   }
   const absl::Status status =
-      IsOutside(found.status()) ? OutsideError(pattern) : found.status();
+      IsOutside(found.status()) ? Outside(pattern, data_root) : found.status();
   if (asked.is_absolute()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message(), " (\"", pattern,

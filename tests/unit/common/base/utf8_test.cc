@@ -45,5 +45,11 @@ TEST(Utf8Test, EachByteThatIsNoneIsWrittenOut) {
   }
 }
 
+TEST(Utf8Test, WhatIsShortenedSaysSo) {
+  EXPECT_EQ(Utf8Shortened("a\xc3\xa4", 3), "a\xc3\xa4");
+  EXPECT_EQ(Utf8Shortened("a\xc3\xa4", 2), "a ...");
+  EXPECT_EQ(Utf8Shortened("", 0), "");
+}
+
 }  // namespace
 }  // namespace syncline

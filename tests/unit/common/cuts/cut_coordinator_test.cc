@@ -262,7 +262,7 @@ TEST_F(CutCoordinatorTest, ASilentShardIsNamedAtTheDeadlineAndStillLetGo) {
   EXPECT_TRUE(coordinator_->idle());
 }
 
-TEST_F(CutCoordinatorTest, CutsOfOneMemberComeInOrderTwoAtATime) {
+TEST_F(CutCoordinatorTest, CutsOfOneMemberComeInOrderThreeAtATime) {
   Ask(5, {4, 6});
   EXPECT_THAT(Ask(6, {3, 9}), IsEmpty()) << "behind the first";
   const uint64_t first = coordinator_->IdOf(5);
@@ -272,13 +272,17 @@ TEST_F(CutCoordinatorTest, CutsOfOneMemberComeInOrderTwoAtATime) {
   EXPECT_EQ(last_[1].clocks, (Clocks{4, 9}));
   EXPECT_GT(last_[1].cut_id, first);
   Accept(6);
-  EXPECT_THAT(Ask(7, {0, 0}), IsEmpty()) << "two are announced";
+  EXPECT_THAT(Ask(7, {2, 3}), ElementsAre(Kind::kBegin, Kind::kBegin));
+  EXPECT_EQ(last_[1].clocks, (Clocks{2, 3})) << "before them, not behind";
+  EXPECT_GT(last_[1].cut_id, first);
+  Accept(7);
+  EXPECT_THAT(Ask(8, {0, 0}), IsEmpty()) << "three are announced";
   EXPECT_EQ(coordinator_->next_tick(), kStart + absl::Seconds(60));
   End(5);
   Ended(0, first);
   EXPECT_THAT(Ended(1, first),
               ElementsAre(Kind::kEnded, Kind::kBegin, Kind::kBegin));
-  EXPECT_EQ(last_[1].clocks, (Clocks{4, 9}));
+  EXPECT_EQ(last_[1].clocks, (Clocks{0, 0})) << "as soon as possible";
 }
 
 TEST_F(CutCoordinatorTest, TheOwnerLearnsThatAShardHasGivenItUp) {
@@ -377,6 +381,21 @@ TEST_F(CutCoordinatorTest, RequestsThatCannotBeAreRefused) {
   }
   EXPECT_EQ(refused({.name = 99, .clocks = {1}}).code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(CutCoordinatorTest, ACutAtOneClockIsRaisedInAllClocksTogether) {
+  const absl::Status taken =
+      coordinator_->Request({.name = 5,
+                             .use = CutUse::kRegime,
+                             .clocks = {4, 4},
+                             .equal_clocks = true,
+                             .deadline = kStart + absl::Seconds(60)},
+                            now_, &actions_);
+  ASSERT_TRUE(taken.ok()) << taken;
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kBegin, Kind::kBegin));
+  EXPECT_THAT(Refuse(5, Refused({9, 4})),
+              ElementsAre(Kind::kBegin, Kind::kBegin));
+  EXPECT_EQ(last_[0].clocks, (Clocks{9, 9}));
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ std::vector<Good> GoodCases() {
        kNoTfConfig,
        "ps:0 auto scheduler=s:1 listen=127.0.0.1:0 advertise="},
       {kPs,
-       {"--scheduler=s:1", "--task=ps:3", "--listen=0.0.0.0:5"},
+       {"--scheduler=s:1", "--task=ps:3", "--listen=0.0.0.0:5", "--insecure"},
        kNoTfConfig,
        "ps:3 scheduler=s:1 listen=0.0.0.0:5 advertise="},
       {kWorker,
@@ -108,7 +108,7 @@ std::vector<Good> GoodCases() {
        "worker:0 scheduler=c.svc:2222 listen=127.0.0.1:2222 "
        "advertise=w.svc:2222"},
       {kPs,
-       {"--listen=0.0.0.0:2222"},
+       {"--listen=0.0.0.0:2222", "--tls-cert=a", "--tls-key=b", "--tls-ca=c"},
        kAsPs,
        "ps:0 scheduler=c.svc:2222 listen=0.0.0.0:2222 advertise=p.svc:2222"},
       {kScheduler,
@@ -188,6 +188,36 @@ std::vector<Bad> BadCases() {
       {kWorker, {"--advertise=h:0"}, kNoTfConfig, "--advertise: \"h:0\""},
       {kWorker, {"--listen=2222"}, kNoTfConfig, "--listen: \"2222\""},
       {kWorker, {"--http=x"}, kNoTfConfig, "--http: \"x\""},
+      // A port that others reach needs credentials, or a word that it is meant.
+      {kScheduler,
+       {"--listen=0.0.0.0:7070"},
+       kNoTfConfig,
+       "--listen: 0.0.0.0:7070 is not loopback: everyone who reaches it could "
+       "use this process. Give --tls-cert, --tls-key and --tls-ca (`synctl "
+       "certs` makes them), or say --insecure"},
+      {kWorker, {"--listen=[::]:0"}, kNoTfConfig, "[::]:0 is not loopback"},
+      {kWorker, {"--listen=10.0.0.1:0"}, kNoTfConfig, "is not loopback"},
+      {kWorker, {"--tls-cert=a"}, kNoTfConfig, "all three or none"},
+      {kScheduler,
+       {"--listen=0.0.0.0:7070", "--insecure", "--token-file=t"},
+       kNoTfConfig,
+       "--token-file: tokens would come in plain text"},
+      {kScheduler,
+       {"--listen=127.0.0.2:7070", "--token-file=t"},
+       kNoTfConfig,
+       "with --listen=127.0.0.2:7070 everyone would be refused"},
+      {kWorker,
+       {"--tls-cert=a", "--tls-key=b", "--tls-ca=c", "--insecure"},
+       kNoTfConfig,
+       "--insecure: not with --tls-cert"},
+      {kWorker,
+       {"--tls-connection-age-seconds=0"},
+       kNoTfConfig,
+       "--tls-connection-age-seconds"},
+      {kScheduler,
+       {"--fault=record.writ:1:exit"},
+       kNoTfConfig,
+       "--fault: \"record.writ:1:exit\": there is no fault point"},
       {kWorker, {"--threads=-1"}, kNoTfConfig, "--threads"},
       {kWorker, {"--threads=1025"}, kNoTfConfig, "--threads"},
       {kWorker,
@@ -232,6 +262,7 @@ std::vector<Bad> BadCases() {
        kNoTfConfig,
        "--shared-memory-bytes"},
       {kScheduler, {"--spill-dir=/x"}, kNoTfConfig, "--spill-dir"},
+      {kScheduler, {"--checkpoint-dir=/x"}, kNoTfConfig, "--checkpoint-dir"},
       {kPs,
        {"--table-disk=-1", "--scheduler=s:1"},
        kNoTfConfig,
@@ -324,13 +355,14 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
   const auto largest = ReadDaemonOptions(
       DaemonKind::kPs,
       {"--scheduler=s:1", "--table-memory=1024TiB", "--table-disk=1024TiB",
-       "--spill-dir=/data/spill", "--shared-memory=off",
-       "--shared-memory-bytes=70368744177664"},
+       "--spill-dir=/data/spill", "--checkpoint-dir=/data/checkpoints",
+       "--shared-memory=off", "--shared-memory-bytes=70368744177664"},
       "");
   ASSERT_FALSE(largest.exit_code.has_value()) << largest.text;
   EXPECT_EQ(largest.options.table_memory_bytes, uint64_t{1} << 50);
   EXPECT_EQ(largest.options.table_disk_bytes, uint64_t{1} << 50);
   EXPECT_EQ(largest.options.spill_dir, "/data/spill");
+  EXPECT_EQ(largest.options.checkpoint_dir, "/data/checkpoints");
   EXPECT_FALSE(largest.options.shared_memory);
   EXPECT_EQ(largest.options.shared_memory_bytes, uint64_t{1} << 46);
   const auto scheduler = ReadDaemonOptions(
@@ -367,6 +399,7 @@ TEST(DaemonOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.table_memory_bytes, 0u);
   EXPECT_FALSE(options.table_disk_bytes.has_value());
   EXPECT_EQ(options.spill_dir, "/var/tmp");
+  EXPECT_EQ(options.checkpoint_dir, "");
   EXPECT_EQ(options.log_level, LogLevel::kInfo);
   EXPECT_THAT(options.notes, IsEmpty());
 }
@@ -374,14 +407,25 @@ TEST(DaemonOptionsTest, DefaultsAreTheDocumentedOnes) {
 TEST(DaemonOptionsTest, NotesSayWhatAnOperatorWouldMiss) {
   EXPECT_THAT(ReadDaemonOptions(DaemonKind::kPs, {}, kAsPs).options.notes,
               ElementsAre(HasSubstr("Start it with --listen=0.0.0.0:2222")));
-  EXPECT_THAT(
-      ReadDaemonOptions(DaemonKind::kPs, {"--listen=0.0.0.0:2222"}, kAsPs)
-          .options.notes,
-      IsEmpty());
+  EXPECT_THAT(ReadDaemonOptions(DaemonKind::kPs,
+                                {"--listen=0.0.0.0:2222", "--insecure"}, kAsPs)
+                  .options.notes,
+              IsEmpty());
   EXPECT_THAT(ReadDaemonOptions(DaemonKind::kWorker,
                                 {"--scheduler=s:1", "--task=worker"}, kAsPs)
                   .options.notes,
               ElementsAre(HasSubstr("TF_CONFIG is not looked at")));
+}
+
+TEST(DaemonOptionsTest, FaultsAreTakenAndSaid) {
+  const auto line = ReadDaemonOptions(
+      DaemonKind::kScheduler,
+      {"--fault=record.write:2:exit", "--fault=result.store:1:hang:3"}, "");
+  ASSERT_FALSE(line.exit_code.has_value()) << line.text;
+  ASSERT_EQ(line.options.faults.size(), 2u);
+  EXPECT_EQ(line.options.faults[0].count, 2);
+  EXPECT_EQ(line.options.faults[1].hang, absl::Seconds(3));
+  EXPECT_THAT(Describe(line.options), HasSubstr("fails on purpose"));
 }
 
 TEST(DaemonOptionsTest, AJobIsForTheProcessThatHostsTheScheduler) {
@@ -390,7 +434,8 @@ TEST(DaemonOptionsTest, AJobIsForTheProcessThatHostsTheScheduler) {
   EXPECT_EQ(chief.job_file, "j");
   const auto worker =
       ReadDaemonOptions(DaemonKind::kWorker,
-                        {"--job=j", "--listen=0.0.0.0:2222"}, kAsWorker)
+                        {"--job=j", "--listen=0.0.0.0:2222", "--insecure"},
+                        kAsWorker)
           .options;
   EXPECT_EQ(worker.job_file, "");
   EXPECT_THAT(worker.notes, ElementsAre(HasSubstr("--job is for the process "
@@ -418,6 +463,7 @@ TEST(DaemonOptionsTest, HelpTeachesAndVersionIsShort) {
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.text, HasSubstr("Examples:\n"));
     EXPECT_THAT(help.text, HasSubstr("--listen"));
+    EXPECT_THAT(help.text, Not(HasSubstr("--fault"))) << "for tests alone";
   }
   const auto version = ReadDaemonOptions(DaemonKind::kPs, {"--version"}, "");
   EXPECT_EQ(version.exit_code, 0);
@@ -432,6 +478,7 @@ TEST(DaemonOptionsTest, DescribeSaysWhatFollows) {
             "listen: 127.0.0.1:0\n"
             "advertise: where it listens\n"
             "http: 127.0.0.1:0\n"
+            "tls: off\n"
             "device: auto\n"
             "job: j\n");
 }

@@ -34,8 +34,9 @@ Reply Fetch(const std::string& address, const std::string& path,
   mg_connection* connection = mg_connect_client(
       target->host.c_str(), target->port, 0, error, sizeof(error));
   if (connection == nullptr) return {0, error};
-  mg_printf(connection, "%s %s HTTP/1.1\r\nHost: x\r\n\r\n", method,
-            path.c_str());
+  mg_printf(connection,
+            "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\n\r\n",
+            method, path.c_str());
   Reply reply;
   if (mg_get_response(connection, error, sizeof(error), 10'000) < 0) {
     reply.body = error;
@@ -54,12 +55,19 @@ Reply Fetch(const std::string& address, const std::string& path,
 class HttpServerTest : public ::testing::Test {
  protected:
   HttpServerTest() {
-    metrics_.AddGauge("syncline_x", "X.").Set(3);
+    metrics_.AddGauge("syncline_ps_jobs").Set(3);
     HttpServer::Options options;
     options.metrics = &metrics_;
     options.ready = [this] { return ready_; };
-    options.pages["/"] = [](absl::string_view query) {
-      return HttpServer::Response{200, "text/html", absl::StrCat("q=", query)};
+    options.pages["/"] = [](const HttpServer::Request& request) {
+      return HttpServer::Response{200, "text/html",
+                                  absl::StrCat("q=", request.query)};
+    };
+    options.pages["/jobs/"] = [](const HttpServer::Request& request) {
+      return HttpServer::Response{
+          200, "text/plain",
+          absl::StrCat(request.path, " ", request.authorization, " ",
+                       request.host, " ", request.from_loopback)};
     };
     auto server = HttpServer::Start(std::move(options));
     EXPECT_TRUE(server.ok()) << server.status();
@@ -70,10 +78,17 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> server_;
 };
 
+TEST_F(HttpServerTest, APageMayHaveAllPathsBelowIt) {
+  EXPECT_EQ(Fetch(server_->address(), "/jobs/j-1/logs.json?x").body,
+            "/jobs/j-1/logs.json Bearer t x 1");
+  EXPECT_EQ(Fetch(server_->address(), "/jobs").code, 404);
+  EXPECT_EQ(Fetch(server_->address(), "/jobsx/y").code, 404);
+}
+
 TEST_F(HttpServerTest, ServesMetricsHealthAndPages) {
   EXPECT_EQ(Fetch(server_->address(), "/healthz").code, 200);
   EXPECT_THAT(Fetch(server_->address(), "/metrics").body,
-              HasSubstr("syncline_x 3\n"));
+              HasSubstr("syncline_ps_jobs 3\n"));
   const Reply page = Fetch(server_->address(), "/?a=b");
   EXPECT_EQ(page.code, 200);
   EXPECT_EQ(page.body, "q=a=b");

@@ -156,20 +156,34 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
       {"learning_rate { schedule: 77 }",
        "learning_rate.schedule: 77 is no value of Schedule"},
       {"consistency { mode: LOCAL }",
-       "consistency.mode: LOCAL is not built yet; use SYNC, "
-       "BOUNDED_STALENESS or ASYNC"},
-      {"consistency { mode: SYNC_WITH_BACKUPS }",
-       "consistency.mode: SYNC_WITH_BACKUPS is not built yet; use SYNC, "
-       "BOUNDED_STALENESS or ASYNC"},
+       "consistency.mode: LOCAL is not built yet; use SYNC, SYNC_WITH_BACKUPS, "
+       "SYNC_WITH_TIMEOUT, BOUNDED_STALENESS or ASYNC"},
       {"consistency { staleness_bound: 2 }",
        "consistency.staleness_bound: is for BOUNDED_STALENESS only"},
       {"consistency { mode: BOUNDED_STALENESS staleness_bound: 1000001 }",
        "consistency.staleness_bound: 1000001 is too large, at most 1000000"},
-      {"strategy: ALL_REDUCE",
-       "strategy: ALL_REDUCE is not built yet; use PARAMETER_SERVER"},
+      {"strategy: HYBRID",
+       "strategy: HYBRID is for jobs with tables, whose rows are on the ps; "
+       "this one has none: use ALL_REDUCE"},
       {"precision: 77", "precision: 77 is no value of Precision"},
       {"durability: REPLICATED",
        "durability: REPLICATED is not built yet; use CHECKPOINT"},
+      {"checkpoint { keep_last: 3 }",
+       "checkpoint: says not when one is made: set every_clocks, "
+       "every_seconds or both"},
+      {"checkpoint { every_seconds: 0.5 }",
+       "checkpoint.every_seconds: 0.5 is out of range, must be 1 to 1e+09, or "
+       "0 for none by time"},
+      {"checkpoint { every_clocks: 5 keep_last: 1001 }",
+       "checkpoint.keep_last: 1001 is too large, at most 1000"},
+      {"checkpoint { every_clocks: 5 directory: 'c' }",
+       "checkpoint.directory: 'c' is not absolute: all ps, or all workers "
+       "without ps, must see the same "
+       "folder there"},
+      {"start { checkpoint: 'c' }",
+       "start.checkpoint: 'c' is not an absolute path"},
+      {"sharding { stage: 1 }",
+       "sharding: has no meaning for PARAMETER_SERVER, only for SHARDED"},
       {"training { epochs: 1000001 }",
        "training.epochs: 1000001 is too large, at most 1000000"},
       {"training { micro_batches: 33 }",

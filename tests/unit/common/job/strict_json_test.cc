@@ -75,6 +75,13 @@ TEST(StrictJsonTest, DepthAndSizeAreBounded) {
   EXPECT_TRUE(ParseStrictJson(nested(33)).ok());
   EXPECT_FALSE(ParseStrictJson(nested(34)).ok());
   EXPECT_FALSE(ParseStrictJson(std::string(1 << 20, '[')).ok());
+  const JsonLimits five = {.values_max = 5};
+  EXPECT_TRUE(ParseStrictJson("{\"a\":[1,null],\"b\":\"c\"}", five).ok());
+  EXPECT_THAT(
+      std::string(ParseStrictJson("{\"a\":[1,null,2],\"b\":\"c\"}", five)
+                      .status()
+                      .message()),
+      HasSubstr("not JSON: more than 5 values"));
   const std::string large = "\"" + std::string(1 << 20, 'x') + "\"";
   EXPECT_THAT(std::string(ParseStrictJson(large).status().message()),
               HasSubstr("at most 1048576 are read"));

@@ -203,6 +203,35 @@ g (float[N,4] x, float[4,3] w1) => (float[N,3] y)
   EXPECT_THAT(warnings("z = Softmax(x)\n y = MatMul(z, w1)", ""), IsEmpty());
 }
 
+// [N,C,H,W] with as many columns as classes would fit, and train something
+// else.
+TEST(LossAndFeedsTest, ClassesInTheSecondDimensionAreRefused) {
+  const auto problems = [](const std::string& body, const std::string& dims) {
+    return Resolve("", absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 13]>
+g (float[N,1,4,4] x, float[4,1,1,1] w) => (float)",
+                                    dims, R"( y)
+{
+)",
+                                    body, "\n}"))
+        .problems;
+  };
+  EXPECT_THAT(
+      problems("y = Conv(x, w)", "[N,4,4,4]"),
+      ElementsAre(
+          "loss.output: 'y' is float32[N,4,4,4] and has its "
+          "classes in the second dimension, as node 'Conv#0' "
+          "(Conv, opset 13) gives them, but SOFTMAX_CROSS_ENTROPY takes them "
+          "from the last one; end the model with a Transpose "
+          "that moves them there, as PyTorch's "
+          ".permute(0, 2, 3, 1) is"));
+  EXPECT_THAT(problems("a = Conv(x, w)\n y = Relu(a)", "[N,4,4,4]"),
+              ElementsAre(::testing::HasSubstr("second dimension")));
+  EXPECT_THAT(problems("a = Conv(x, w)\n y = Transpose<perm = [0, 2, 3, 1]>(a)",
+                       "[N,4,4,4]"),
+              IsEmpty());
+  EXPECT_THAT(problems("a = Conv(x, w)\n y = Flatten(a)", "[N,64]"), IsEmpty());
+}
+
 TEST(LossAndFeedsTest, ALossOfTheGraphIsNoneOfTheJob) {
   EXPECT_THAT(
       Resolve("loss { output: 'l' }", kModelWithLoss).problems,

@@ -126,6 +126,28 @@ TEST(TrainingGraphTest, StatisticsAreFoldedOnlyWhereThereAreSome) {
                "training; leave it out"));
 }
 
+// A worker's own batch is another one where their number changes.
+TEST(TrainingGraphTest, AGlobalBatchNeedsTheStatisticsOfAllWorkers) {
+  constexpr char kGlobal[] = "training { global_batch: 8 }";
+  EXPECT_THAT(Resolve(WithStatisticRules(kGlobal), kNormalised).problems,
+              Contains("training.global_batch: BatchNormalization takes each "
+                       "worker's own batch, whose size follows from the number "
+                       "of workers; set training.sync_batch_statistics, or "
+                       "freeze these layers (model.freeze)"));
+  EXPECT_THAT(Resolve(WithStatisticRules(absl::StrCat(
+                          kGlobal, "training { sync_batch_statistics: true }")),
+                      kNormalised)
+                  .problems,
+              IsEmpty());
+  EXPECT_THAT(
+      Resolve(WithStatisticRules(
+                  "checkpoint { every_clocks: 9 directory: '/c' } restart {} "
+                  "resources { workers: 3 min_workers: 3 max_workers: 4 }"),
+              kNormalised)
+          .problems,
+      Contains(::testing::StartsWith("resources.max_workers: ")));
+}
+
 TEST(TrainingGraphTest, StatisticsThatCannotFollowTheBatches) {
   const auto edited = [](absl::string_view from, absl::string_view to) {
     EXPECT_NE(absl::string_view(kNormalised).find(from),

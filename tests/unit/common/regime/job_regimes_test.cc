@@ -112,8 +112,16 @@ TEST(JobRegimesTest, RefusesWhatIsNotBuiltByName) {
   regime.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
   EXPECT_EQ(ErrorOf(regime), at + "consistency.mode: LOCAL is not built");
   regime.Clear();
+  regime.set_strategy(HYBRID);
+  EXPECT_EQ(ErrorOf(regime),
+            at + "strategy: HYBRID, but the job's is PARAMETER_SERVER");
+  regime.Clear();
+  // A job that began with ps may have changed to it.
   regime.set_strategy(ALL_REDUCE);
-  EXPECT_EQ(ErrorOf(regime), at + "strategy: ALL_REDUCE is not built");
+  EXPECT_EQ(ErrorOf(regime), "");
+  regime.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(ErrorOf(regime),
+            at + "consistency.mode: ASYNC, but ALL_REDUCE is for SYNC");
   regime.Clear();
   regime.set_group_size(2);
   EXPECT_EQ(ErrorOf(regime), at + "group_size: 2 is not built");
@@ -169,6 +177,65 @@ TEST(JobRegimesTest, TheSpecMayRefuseARegime) {
             "job j-0001: regimes[0].consistency.staleness_bound: 2 is less "
             "than tables[0].cache_clocks, 3");
   EXPECT_EQ(ErrorOf(async, cached), "");
+}
+
+JobSpec HybridJob() {
+  JobSpec spec = PlainSgdJob();
+  spec.set_strategy(HYBRID);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::SYNC);
+  spec.add_tables()->set_name("t");
+  spec.mutable_table_consistency()->set_mode(
+      ConsistencySpec::BOUNDED_STALENESS);
+  spec.mutable_table_consistency()->set_staleness_bound(3);
+  return spec;
+}
+
+// The ps hold rows alone, and go by their mode.
+TEST(JobRegimesTest, AHybridJobGoesByTheModeOfItsRows) {
+  const TrainingRegime expected = {
+      .mode = ConsistencyMode::kBoundedStaleness,
+      .staleness_bound = 3,
+      .strategy = TrainingRegime::Strategy::kHybrid};
+  const auto assigned = ReadRegimes(AssignmentOf(HybridJob()));
+  ASSERT_OK(assigned.status());
+  EXPECT_EQ(assigned->At(0), expected);
+  EXPECT_TRUE(assigned->At(0).has_ps());
+  EXPECT_TRUE(assigned->At(0).in_step()) << "the dense part is in SYNC";
+  EXPECT_FALSE(TrainingRegime{.mode = ConsistencyMode::kAsync}.in_step());
+  const Regime message = ToProto(expected);
+  EXPECT_EQ(message.consistency().mode(), ConsistencySpec::SYNC);
+  EXPECT_EQ(message.table_consistency().staleness_bound(), 3u);
+  const auto again = ReadRegime("regime", message);
+  ASSERT_OK(again.status());
+  EXPECT_EQ(*again, expected);
+}
+
+TEST(JobRegimesTest, RefusesAHybridRegimeThatDoesNotFit) {
+  const std::string at = "job j-0001: regimes[0].";
+  Regime regime = RegimeOf(HybridJob());
+  regime.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(ErrorOf(regime, HybridJob()),
+            at + "consistency.mode: ASYNC, but HYBRID is for SYNC: it is of "
+                 "the dense parameters; rows have table_consistency");
+  regime = RegimeOf(HybridJob());
+  regime.mutable_table_consistency()->set_mode(ConsistencySpec::LOCAL);
+  EXPECT_EQ(ErrorOf(regime, HybridJob()),
+            at + "table_consistency.mode: LOCAL is not built");
+  regime = RegimeOf(HybridJob());
+  regime.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_EQ(ErrorOf(regime, HybridJob()),
+            at + "wire_type: HYBRID is for float32");
+  regime = RegimeOf(PlainSgdJob());
+  EXPECT_EQ(ErrorOf(regime, HybridJob()),
+            at + "strategy: PARAMETER_SERVER, but the job's is HYBRID");
+  regime.mutable_table_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_EQ(ErrorOf(regime), at + "table_consistency: is for HYBRID only");
+  JobSpec cached = HybridJob();
+  cached.mutable_tables(0)->set_cache_rows(8);
+  cached.mutable_tables(0)->set_cache_clocks(4);
+  EXPECT_EQ(ErrorOf(RegimeOf(cached), cached),
+            at + "table_consistency.staleness_bound: 3 is less than "
+                 "tables[0].cache_clocks, 4");
 }
 
 }  // namespace

@@ -105,6 +105,43 @@ TEST(DenseUpdaterTest, LetsGoOfGradientsOnceApplied) {
   EXPECT_EQ(gradient.use_count(), 1);
 }
 
+// An owner sums, and others apply the sum as the gradient of one rank.
+TEST(DenseUpdaterTest, ASumThatIsHandedOnIsAppliedWithTheSameBits) {
+  DenseUpdater::Options options = Adam();
+  DenseUpdater::Scratch scratch;
+  for (const auto policy : {OnNonFinite::kFailJob, OnNonFinite::kDropBlock}) {
+    options.on_non_finite = policy;
+    std::vector<float> bad = RandomValues(23, kCounts[3])->get();
+    if (policy == OnNonFinite::kDropBlock) bad[7] = INFINITY;
+    const std::shared_ptr<const VectorFloats> gradients[] = {
+        RandomValues(21, kCounts[3]), RandomValues(22, kCounts[3]),
+        std::make_shared<VectorFloats>(std::move(bad))};
+    DenseUpdater alone(options, kCounts);
+    DenseUpdater owner(options, kCounts);
+    DenseUpdater other(options, kCounts);
+    for (int64_t clock = 0; clock < 3; ++clock) {
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        alone.BufferGradient(3, rank, gradients[rank], 0, 8);
+        owner.BufferGradient(3, rank, gradients[rank], 0, 8);
+      }
+      alone.Apply(3, clock, 24, -1, &scratch);
+      owner.SumGradients(3, 24, &scratch);
+      const bool drops = policy == OnNonFinite::kDropBlock;
+      EXPECT_EQ(scratch.non_finite.size(), drops ? 1u : 0u);
+      EXPECT_EQ(owner.reduced_samples(3), drops ? 16u : 24u);
+      owner.Apply(3, clock, 24, -1, &scratch);
+      const absl::Span<const float> sum = owner.reduced(3);
+      other.BufferGradient(3, 0,
+                           std::make_shared<VectorFloats>(
+                               std::vector<float>(sum.begin(), sum.end())),
+                           0);
+      other.Apply(3, clock, owner.reduced_samples(3), -1, &scratch);
+      ASSERT_EQ(alone.values(3), owner.values(3));
+      ASSERT_EQ(alone.values(3), other.values(3));
+    }
+  }
+}
+
 TEST(DenseUpdaterTest, AdamCountsTheUpdatesOfEachBlock) {
   DenseUpdater updater(Adam(), kCounts);
   DenseUpdater::Scratch scratch;
@@ -358,6 +395,23 @@ TEST(DenseUpdaterTest, ASkippedStepsNormIsNotFinite) {
       0, 0, std::make_shared<VectorFloats>(std::vector<float>(8, 2)), 0, 1);
   block.updater_.Apply(0, 1, 1, -1, &block.scratch_);
   EXPECT_EQ(block.value(0), -2.0f) << "nothing is left of what was dropped";
+}
+
+TEST(DenseUpdaterTest, OneRanksGradientIsDroppedAlone) {
+  const std::vector<size_t> counts = {8};
+  DenseUpdater updater({}, counts);
+  DenseUpdater::Scratch scratch;
+  const auto ones = std::make_shared<VectorFloats>(std::vector<float>(8, 1));
+  const auto sevens = std::make_shared<VectorFloats>(std::vector<float>(8, 7));
+  updater.BufferGradient(0, 0, ones, 0, 1);
+  updater.BufferGradient(0, 1, sevens, 0, 1);
+  updater.BufferGradient(0, 2, ones, 0, 1);
+  updater.DropGradientOf(0, 1);
+  updater.DropGradientOf(0, 1);  // there is none left
+  EXPECT_EQ(sevens.use_count(), 1) << "its memory is free";
+  EXPECT_FALSE(updater.IsSettled(0));
+  EXPECT_GT(updater.ReduceGradients(0, 2, &scratch), 0);
+  EXPECT_EQ(updater.reduced(0)[0], 2.0f);
 }
 
 // 0.75 of the value and a quarter of the mean, of two samples and of six.

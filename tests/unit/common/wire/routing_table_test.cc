@@ -77,6 +77,40 @@ TEST(RoutingTableTest, BlocksAndSlotsAreWhereItSays) {
   EXPECT_THAT(table->tables()[0].shard_slots(1), ElementsAre(0, 3));
 }
 
+// The workers have the tensors, so shards have none.
+TEST(RoutingTableTest, InHybridItHasRowsAlone) {
+  JobAssignment job = MakeAssignment();
+  job.mutable_spec()->set_strategy(HYBRID);
+  const auto table = RoutingTable::Create(job);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->shard_count(), 2u);
+  EXPECT_TRUE(table->blocks().blocks().empty());
+  EXPECT_EQ(table->tables()[0].slots(), 4u);
+}
+
+// As AssignmentOf makes it of a manifest: the parts of two ps, and behind them
+// those of three workers, which have the blocks.
+TEST(RoutingTableTest, ACheckpointOfHybridHasPartsOfWorkers) {
+  JobAssignment job = MakeAssignment();
+  job.mutable_spec()->set_strategy(HYBRID);
+  for (int i = 0; i < 3; ++i) job.add_workers();
+  for (int i = 0; i < 3; ++i) job.add_ps();
+  job.mutable_routing()->set_version(1);
+  for (const uint32_t shard : {2, 3, 4, 2, 3}) {
+    job.mutable_routing()->add_block_shards(shard);
+  }
+  const auto table = RoutingTable::Create(job);
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->shard_count(), 5u);
+  EXPECT_EQ(table->ps_shard_count(), 2u);
+  EXPECT_EQ(table->blocks().blocks()[2].shard, 4u);
+  for (uint32_t slot = 0; slot < 4; ++slot) {
+    EXPECT_EQ(table->tables()[0].ShardOfSlot(slot), slot / 2);
+  }
+  for (int i = 0; i < 2; ++i) job.add_workers();
+  EXPECT_THAT(Refusal(job), HasSubstr("of 5 shards the workers have 5"));
+}
+
 TEST(RoutingTableTest, WhatItCannotBelieveIsNamed) {
   JobAssignment job = MakeRouted();
   job.mutable_routing()->set_version(0);

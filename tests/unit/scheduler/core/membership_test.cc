@@ -3,6 +3,8 @@
 
 #include "scheduler/core/membership.h"
 
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,6 +54,30 @@ TEST_F(MembershipTest, ALiveTaskIsRefusedToOthersByName) {
   EXPECT_THAT(refused.message(), AllOf(HasSubstr("ps 2 at host:2748"),
                                        HasSubstr("incarnation 0x61d8")));
   EXPECT_TRUE(Admit(3, Request(WORKER, 2, 0xdef)).ok());  // another task
+}
+
+TEST_F(MembershipTest, AnAbsentMemberKeepsItsTaskForAWhile) {
+  const Member absent = Request(PS, 2, 0xabc).member();
+  EXPECT_TRUE(membership_.Keep(kAbsentSessions, absent, kNow + absl::Hours(1)));
+  EXPECT_FALSE(membership_.Keep(kAbsentSessions + 1, absent, kNow)) << "twice";
+  const absl::Status refused = Admit(2, Request(PS, 2, 0xdef));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(refused.message(),
+              AllOf(HasSubstr("ps 2 is kept for ps 2 at host:2748"),
+                    HasSubstr("the scheduler has been restarted")));
+  Register same_address = Request(PS, 3, 0xdef);
+  same_address.mutable_member()->set_address(absent.address());
+  same_address.mutable_member()->set_pid(5);
+  EXPECT_EQ(Admit(2, same_address).code(), absl::StatusCode::kUnavailable);
+  // It is heard of later than it answers.
+  membership_.RecordHeartbeat(kAbsentSessions, kNow);
+  EXPECT_TRUE(
+      membership_.Expired(kNow + absl::Hours(1), absl::Seconds(5)).empty());
+  membership_.Rebind(kAbsentSessions, 1, kNow);
+  EXPECT_EQ(Admit(2, Request(PS, 2, 0xdef)).code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(membership_.Expired(kNow + absl::Seconds(6), absl::Seconds(5)),
+            std::vector<SessionId>{1});
 }
 
 TEST_F(MembershipTest, AnAddressIsThatOfOneProcess) {

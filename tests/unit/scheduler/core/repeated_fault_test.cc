@@ -159,6 +159,15 @@ TEST(RepeatedFaultTest, TheSameWorkHasTheSameModelAndSpec) {
   b = a;
   b.mutable_spec()->set_name("y");
   EXPECT_FALSE(IsSameWork(a, b));
+  b = a;
+  Artifact* const weights = b.add_artifacts();
+  weights->set_name("start.safetensors");
+  weights->set_crc32c(9);
+  EXPECT_FALSE(IsSameWork(a, b));
+  a = b;
+  EXPECT_TRUE(IsSameWork(a, b));
+  b.mutable_artifacts(1)->set_crc32c(10);
+  EXPECT_FALSE(IsSameWork(a, b));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "common/rpc/user_calls.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -55,6 +56,18 @@ TEST(DiagnoseTest, AllProblemsAreFound) {
                       "task": {"type": "ps", "index": 1}})"),
               AllOf(HasSubstr("cluster.chief[0]"), HasSubstr("cluster.ps[1]")));
   EXPECT_THAT(OfflineProblems(R"({"cluster": 7})"), HasSubstr("TF_CONFIG"));
+}
+
+TEST(DiagnoseTest, NoTokenGoesInPlainTextToTheSchedulerOfTfConfig) {
+  SetCallToken("secret");
+  // Addresses for documentation: nobody answers there.
+  DoctorOptions options = Offline(
+      R"({"cluster": {"chief": ["192.0.2.1:7070"], "ps": ["127.0.0.1:7071"]},
+          "task": {"type": "ps", "index": 0}})");
+  options.offline = false;
+  const std::string problems = Problems(Diagnose(options));
+  SetCallToken("");
+  EXPECT_THAT(problems, HasSubstr("in plain text to 192.0.2.1:7070"));
 }
 
 TEST(DiagnoseTest, NoTfConfigIsANoteOnly) {

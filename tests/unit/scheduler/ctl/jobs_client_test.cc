@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/base/crc32c.h"
 #include "common/rpc/grpc_channel.h"
+#include "common/rpc/user_calls.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -50,8 +51,12 @@ class FakeJobs : public Jobs::Service {
     }
     return grpc::Status::OK;
   }
-  grpc::Status GetCluster(grpc::ServerContext*, const GetClusterRequest*,
-                          ClusterStatus*) override {
+  grpc::Status GetCluster(grpc::ServerContext* context,
+                          const GetClusterRequest*, ClusterStatus*) override {
+    const auto found = context->client_metadata().find("authorization");
+    if (found != context->client_metadata().end()) {
+      authorization_.assign(found->second.data(), found->second.size());
+    }
     return grpc::Status::OK;
   }
   grpc::Status Watch(grpc::ServerContext* context, const WatchRequest* request,
@@ -91,6 +96,7 @@ class FakeJobs : public Jobs::Service {
   const std::string& model() const { return model_; }
   const FileChunk& last_chunk() const { return last_chunk_; }
   int watches() const { return watches_; }
+  const std::string& authorization() const { return authorization_; }
 
  private:
   // One call at a time in these tests, each answered before it is looked at.
@@ -98,6 +104,7 @@ class FakeJobs : public Jobs::Service {
   std::string model_;
   FileChunk last_chunk_;
   int watches_ = 0;
+  std::string authorization_;  // of the last GetCluster that had one
 };
 
 class JobsClientTest : public testing::Test {
@@ -145,6 +152,18 @@ TEST_F(JobsClientTest, SubmitSendsTheModelInChunksWithItsChecksum) {
   EXPECT_TRUE(jobs_.last_chunk().last());
   EXPECT_EQ(jobs_.last_chunk().crc32c(), Crc32c(model));
   EXPECT_GT(done, 0u);
+}
+
+TEST_F(JobsClientTest, ATokenGoesInPlainTextToLoopbackAlone) {
+  SetCallToken("secret");
+  EXPECT_TRUE(client_->GetCluster().ok());
+  EXPECT_EQ(jobs_.authorization(), "Bearer secret");
+  // An address for documentation: nobody answers there.
+  const auto refused = JobsClient("192.0.2.1:7070").GetCluster().status();
+  SetCallToken("");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("in plain text to 192.0.2.1:7070"));
 }
 
 TEST_F(JobsClientTest, AnInterruptedUploadSubmitsNothing) {

@@ -29,12 +29,19 @@ class FailingStore final : public StateStore {
  public:
   absl::StatusOr<Loaded> Load() const override { return Loaded(); }
   absl::Status PutNew(const StoredJob& job) override {
-    return Put(job.status, true);
+    return Put(JobRecord{job.status}, true);
   }
-  absl::Status Put(const JobStatus& status, bool) override {
+  absl::Status Put(const JobRecord& job, bool) override {
     MutexLock lock(&mu_);
     if (full_) return absl::ResourceExhaustedError("disk full");
-    written.Add(status);
+    written.Add(job.status);
+    return absl::OkStatus();
+  }
+  absl::Status PutUse(const SetMemberUseRequest&) override {
+    return absl::OkStatus();
+  }
+  absl::Status PutEvent(const std::string&, const StoredEvent&,
+                        uint64_t) override {
     return absl::OkStatus();
   }
   absl::Status Delete(const std::string&) override { return absl::OkStatus(); }
@@ -88,9 +95,9 @@ class ControlLoopTest : public ::testing::Test {
     job.spec.mutable_training()->set_epochs(epochs);
     job.client_key = key;
     WaitLog<absl::StatusOr<ControlLoop::Submission>> outcome;
-    (loop == nullptr ? loop_ : *loop).Submit(job, model.get(), [&](auto s) {
-      outcome.Add(s);
-    });
+    (loop == nullptr ? loop_ : *loop)
+        .Submit(job, model.get(), /*weights=*/nullptr,
+                [&](auto s) { outcome.Add(s); });
     const auto outcomes = outcome.Await(1);
     EXPECT_EQ(outcomes.size(), 1);
     return outcomes.at(0);
@@ -259,6 +266,42 @@ TEST_F(ControlLoopTest, ADrainedLoopLosesNobody) {
   EXPECT_EQ(loop.Get(job_id)->state(), PREPARING);
 }
 
+TEST_F(ControlLoopTest, AReplacedSchedulerPromisesNothing) {
+  std::atomic<bool> replaced = false;
+  WaitLog<absl::Status> answers;
+  ControlLoop loop({.core = {.version = "0.1.0"},
+                    .idle_limit = kIdleLimit,
+                    .check_owner =
+                        [&replaced] {
+                          return replaced
+                                     ? absl::FailedPreconditionError("newer")
+                                     : absl::OkStatus();
+                        }},
+                   {}, &store_, artifacts_.get(), &metrics_);
+  const std::string job_id = *Submit(&loop);
+  replaced = true;
+  loop.Cancel(job_id, "", [&](const auto& s) { answers.Add(s.status()); });
+  Artifact artifact;
+  artifact.set_name("trained.onnx");
+  loop.AddArtifact(job_id, artifact, [&](const auto& s) { answers.Add(s); });
+  ProfileRequest profile;
+  profile.set_job_id(job_id);
+  loop.Profile(profile, [&](const auto& s) { answers.Add(s.status()); });
+  ChangeRegimeRequest regime;
+  regime.set_job_id(job_id);
+  loop.ChangeRegime(regime, [&](const auto& s) { answers.Add(s.status()); });
+  loop.TakeCheckpoint(job_id, [&](const auto& s) { answers.Add(s.status()); });
+  SetMemberUseRequest use;
+  loop.SetMemberUse(use, [&](const auto& s) { answers.Add(s.status()); });
+  const auto all = answers.Await(6);
+  ASSERT_EQ(all.size(), 6);
+  for (const absl::Status& answer : all) {
+    EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable) << answer;
+  }
+  EXPECT_EQ(loop.Get(job_id)->state(), QUEUED);
+  loop.Stop();
+}
+
 // A member is asked once until it answers: a lost answer would leave it without
 // jobs for as long as it lives.
 TEST_F(ControlLoopTest, AnAnswerThatFindsTheQueueFullIsNotLost) {
@@ -338,6 +381,8 @@ TEST_F(ControlLoopTest, AStoppedLoopAnswers) {
   loop_.Cancel(job_id, "", [&](const auto& s) { cancelled.Add(s.status()); });
   EXPECT_EQ(cancelled.Await(1).at(0).code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(loop_.Get(job_id).ok());
+  // A revocation that the loop does not take is answered with false.
+  EXPECT_FALSE(loop_.OnRevoked(1, absl::UnauthenticatedError("it is revoked")));
 }
 
 }  // namespace

@@ -50,6 +50,25 @@ TEST(CheckJobTest, ProblemsOfTheSpecAndOfTheFitComeTogether) {
                     HasSubstr("data.feeds[1]")));
 }
 
+TEST(CheckJobTest, TheWeightsComeWithTheJobThatStartsFromThem) {
+  EXPECT_THAT(
+      std::string(
+          CheckJob(JobFromText(kSmallJob, "start { weights: 'w' }"), kModel)
+              .status()
+              .message()),
+      HasSubstr("start.weights: the file did not come with the job"));
+  EXPECT_THAT(
+      std::string(
+          CheckJob(JobFromText(kSmallJob), kModel, "/file").status().message()),
+      HasSubstr("start.weights: is empty, and a file came with the job"));
+  EXPECT_THAT(
+      std::string(CheckJob(JobFromText(kSmallJob, "start { weights: 'w' }"),
+                           kModel, "/nowhere")
+                      .status()
+                      .message()),
+      HasSubstr("start.weights: w: "));
+}
+
 TEST(CheckJobTest, AModelThatCannotBeReadIsNamed) {
   JobSpec spec = JobFromText(kSmallJob);
   EXPECT_THAT(std::string(CheckJob(spec, "g (").status().message()),

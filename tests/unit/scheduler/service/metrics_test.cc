@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/daemon/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,13 +20,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 void Record(const ClusterCore& core, SchedulerMetrics* metrics) {
-  metrics->Observe(core);
+  metrics->Observe(core, absl::UnixEpoch() + absl::Hours(2));
   metrics->CountSubmit(true);
   metrics->CountSubmit(false);
   metrics->CountSubmit(false);
   metrics->CountTransition(RUNNING);
   metrics->CountTransition(QUEUED);  // none is reached by a transition
-  metrics->CountLost(3);
+  metrics->CountHandled(absl::Milliseconds(3));
   metrics->CountStoreError();
   metrics->SetUnreadable(4);
 }
@@ -34,16 +35,24 @@ class SchedulerMetricsTest : public ::testing::Test {
  protected:
   SchedulerMetricsTest() : core_(Options()) {
     core_.Restore({}, {}, now_, &actions_);
-    for (uint32_t index = 0; index < 2; ++index) {
+    for (uint32_t index = 0; index < 3; ++index) {
       Register request;
       Member* const member = request.mutable_member();
       member->mutable_task()->set_type(PS);
       member->mutable_task()->set_index(index);
-      member->set_address("h:1");
+      member->set_address(absl::StrCat("h:", index + 1));
       member->set_incarnation(index + 1);
       member->set_version("0.1.0");
       core_.OnRegister(index + 1, request, now_, &actions_);
     }
+    // One is not heard of again.
+    const absl::Time later = now_ + Options().lease + absl::Seconds(1);
+    for (SessionId session : {1, 2}) {
+      DaemonMessage message;
+      message.mutable_heartbeat();
+      core_.OnMessage(session, message, later, &actions_);
+    }
+    core_.OnTick(later, &actions_);
     // No worker has registered: the job waits.
     JobSpec spec;
     spec.mutable_resources()->set_workers(1);
@@ -82,7 +91,16 @@ TEST_F(SchedulerMetricsTest, ExportsTheClusterAndWhatWasCounted) {
                 "syncline_scheduler_submits_total{outcome=\"accepted\"} 1\n"),
             HasSubstr(
                 "syncline_scheduler_submits_total{outcome=\"refused\"} 2\n"),
-            HasSubstr("syncline_scheduler_sessions_ended_total 3\n")));
+            HasSubstr("syncline_scheduler_sessions_ended_total 1\n")));
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("syncline_scheduler_members_lost_total{cause=\"silent\"} "
+                      "1\n"),
+            HasSubstr("syncline_scheduler_members_lost_total{cause=\"died\"} "
+                      "0\n"),
+            HasSubstr("syncline_scheduler_jobs{state=\"queued\"} 1\n"),
+            HasSubstr("syncline_scheduler_queue_oldest_seconds 3600\n"),
+            HasSubstr("syncline_scheduler_loop_delay_seconds_count 1\n")));
   EXPECT_THAT(
       text,
       AllOf(HasSubstr("syncline_scheduler_state_write_failures_total 1\n"),
@@ -90,7 +108,7 @@ TEST_F(SchedulerMetricsTest, ExportsTheClusterAndWhatWasCounted) {
                       "state=\"running\"} 1\n"),
             HasSubstr("syncline_scheduler_job_transitions_total{"
                       "state=\"failed\"} 0\n"),
-            Not(HasSubstr("state=\"queued\""))));
+            Not(HasSubstr("job_transitions_total{state=\"queued\""))));
 }
 
 TEST_F(SchedulerMetricsTest, WithoutARegistryNothingIsExported) {

@@ -20,9 +20,20 @@ class FailingStore final : public StateStore {
     states[job.status.job_id()] = job.status.state();  // also where it fails
     return error;
   }
-  absl::Status Put(const JobStatus& status, bool durable) override {
-    if (error.ok()) states[status.job_id()] = status.state();
+  absl::Status PutEpoch(uint64_t epoch) override {
+    if (error.ok()) this->epoch = epoch;
     return error;
+  }
+  absl::Status Put(const JobRecord& job, bool durable) override {
+    if (error.ok()) states[job.status.job_id()] = job.status.state();
+    return error;
+  }
+  absl::Status PutUse(const SetMemberUseRequest&) override {
+    return absl::OkStatus();
+  }
+  absl::Status PutEvent(const std::string&, const StoredEvent&,
+                        uint64_t) override {
+    return absl::OkStatus();
   }
   absl::Status Delete(const std::string& job_id) override {
     if (error.ok()) states.erase(job_id);
@@ -31,6 +42,7 @@ class FailingStore final : public StateStore {
 
   absl::Status error;
   std::map<std::string, JobState> states;
+  uint64_t epoch = 0;
 };
 
 class RecordWriterTest : public ::testing::Test {
@@ -43,9 +55,9 @@ class RecordWriterTest : public ::testing::Test {
   }
   void Retry() {
     writer_.Retry(
-        [this](const std::string& job_id) -> absl::StatusOr<JobStatus> {
+        [this](const std::string& job_id) -> absl::StatusOr<JobRecord> {
           if (gone_.contains(job_id)) return absl::NotFoundError("gone");
-          return Status(job_id, SUCCEEDED);
+          return JobRecord{Status(job_id, SUCCEEDED)};
         },
         now_);
   }
@@ -59,11 +71,11 @@ class RecordWriterTest : public ::testing::Test {
 };
 
 TEST_F(RecordWriterTest, ARefusedRecordIsWrittenAsTheJobIsLater) {
-  writer_.Write(Status("j-1", RUNNING), /*durable=*/true, now_);
+  writer_.Write({Status("j-1", RUNNING)}, /*durable=*/true, now_);
   EXPECT_TRUE(writer_.Check().ok());
   store_.error = full_;
-  writer_.Write(Status("j-1", FAILED), /*durable=*/true, now_);
-  writer_.Write(Status("j-2", FAILED), /*durable=*/true, now_);
+  writer_.Write({Status("j-1", FAILED)}, /*durable=*/true, now_);
+  writer_.Write({Status("j-2", FAILED)}, /*durable=*/true, now_);
   EXPECT_EQ(writer_.Check(), full_);
   EXPECT_TRUE(writer_.IsUnwritten("j-1"));
   Retry();
@@ -79,9 +91,9 @@ TEST_F(RecordWriterTest, ARefusedRecordIsWrittenAsTheJobIsLater) {
 
 TEST_F(RecordWriterTest, ALaterWriteOfTheSameJobEndsTheTrouble) {
   store_.error = full_;
-  writer_.Write(Status("j-1", RUNNING), /*durable=*/true, now_);
+  writer_.Write({Status("j-1", RUNNING)}, /*durable=*/true, now_);
   store_.error = absl::OkStatus();
-  writer_.Write(Status("j-1", FAILED), /*durable=*/true, now_);
+  writer_.Write({Status("j-1", FAILED)}, /*durable=*/true, now_);
   EXPECT_TRUE(writer_.Check().ok());
   Retry();
   EXPECT_EQ(store_.states.at("j-1"), FAILED);
@@ -100,6 +112,19 @@ TEST_F(RecordWriterTest, ANewRecordThatFailedIsDeletedLater) {
   store_.error = absl::OkStatus();
   Retry();
   EXPECT_FALSE(store_.states.contains("j-1"));
+}
+
+TEST_F(RecordWriterTest, AnEpochIsWrittenUntilTheDiskTakesIt) {
+  store_.error = full_;
+  writer_.WriteEpoch(7, now_);
+  Retry();
+  EXPECT_EQ(store_.epoch, 0u);
+  store_.error = absl::OkStatus();
+  Retry();
+  EXPECT_EQ(store_.epoch, 7u);
+  store_.epoch = 0;
+  Retry();
+  EXPECT_EQ(store_.epoch, 0u) << "once";
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/db.h"
@@ -61,9 +62,9 @@ TEST_F(StateStoreTest, JobsSurviveARestart) {
     ASSERT_TRUE(store->PutNew(Job("j-0002")).ok());
     JobStatus status = Job("j-0002").status;
     status.set_state(FAILED);
-    ASSERT_TRUE(store->Put(status, /*durable=*/true).ok());
+    ASSERT_TRUE(store->Put({status}, /*durable=*/true).ok());
     status.set_exit_code(138);
-    ASSERT_TRUE(store->Put(status, /*durable=*/false).ok());
+    ASSERT_TRUE(store->Put({status}, /*durable=*/false).ok());
   }
   const auto loaded = Open()->Load();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -76,6 +77,116 @@ TEST_F(StateStoreTest, JobsSurviveARestart) {
   EXPECT_EQ((*jobs)[1].parameters[0].dims(0), 784);
   ASSERT_EQ((*jobs)[1].tables.size(), 1);
   EXPECT_EQ((*jobs)[1].tables[0].slots(), 256);
+}
+
+TEST_F(StateStoreTest, TheAttemptOfAJobThatRunsIsKeptUntilItIsOver) {
+  JobStatus running = Job("j-0001").status;
+  running.set_state(RUNNING);
+  AttemptRecord attempt;
+  attempt.mutable_assignment()->set_attempt(3);
+  attempt.mutable_assignment()->set_job_secret(std::string("\0\xff", 2));
+  attempt.set_clocks_total(40);
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->PutNew(Job("j-0001")).ok());
+    ASSERT_TRUE(store->Put({running, attempt}, /*durable=*/true).ok());
+  }
+  {
+    const auto store = Open();
+    const auto loaded = store->Load();
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    ASSERT_EQ(loaded->jobs.size(), 1);
+    ASSERT_TRUE(loaded->jobs[0].attempt.has_value());
+    EXPECT_EQ(loaded->jobs[0].attempt->SerializeAsString(),
+              attempt.SerializeAsString());
+    ASSERT_TRUE(store->Put({running, std::nullopt}, /*durable=*/true).ok());
+  }
+  const auto over = Open()->Load();
+  ASSERT_TRUE(over.ok()) << over.status();
+  EXPECT_FALSE(over->jobs[0].attempt.has_value());
+  Put("attempt/j-0001", "\xff\xff\xff");
+  const auto damaged = Open()->Load();
+  ASSERT_TRUE(damaged.ok()) << damaged.status();
+  ASSERT_EQ(damaged->unreadable.size(), 1);
+  EXPECT_THAT(damaged->unreadable[0].why.message(),
+              HasSubstr("attempt/j-0001"));
+}
+
+// It has the secrets of jobs.
+TEST_F(StateStoreTest, TheDirectoryIsItsOwnersAlone) {
+  std::filesystem::create_directories(dir_);
+  std::filesystem::permissions(dir_, std::filesystem::perms::all);
+  const auto store = Open();
+  EXPECT_EQ(std::filesystem::status(dir_).permissions(),
+            std::filesystem::perms::owner_all);
+}
+
+TEST_F(StateStoreTest, TheEpochSurvivesARestart) {
+  EXPECT_EQ(*Open()->Epoch(), 0u);
+  ASSERT_TRUE(Open()->PutEpoch(1234567890123).ok());
+  EXPECT_EQ(*Open()->Epoch(), 1234567890123u);
+  Put("meta/epoch", "seven");
+  EXPECT_EQ(Open()->Epoch().status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(StateStoreTest, UsesOfMembersSurviveARestart) {
+  SetMemberUseRequest use;
+  use.set_use(SetMemberUseRequest::DRAIN);
+  use.mutable_task()->set_type(PS);
+  {
+    const auto store = Open();
+    for (const uint32_t index : {0, 1, 10}) {
+      use.mutable_task()->set_index(index);
+      use.set_reason(absl::StrCat("reason ", index));
+      ASSERT_TRUE(store->PutUse(use).ok());
+    }
+    use.mutable_task()->set_index(1);
+    use.set_use(SetMemberUseRequest::SCHEDULE);
+    ASSERT_TRUE(store->PutUse(use).ok());
+    ASSERT_TRUE(store->PutNew(Job("j-0001")).ok());
+  }
+  const auto loaded = Open()->Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ASSERT_EQ(loaded->uses.size(), 2);
+  EXPECT_EQ(loaded->uses[0].task().index(), 0u);
+  EXPECT_EQ(loaded->uses[1].task().index(), 10u);
+  EXPECT_EQ(loaded->uses[1].reason(), "reason 10");
+  EXPECT_EQ(loaded->jobs.size(), 1);
+}
+
+TEST_F(StateStoreTest, EventsAreKeptWithTheirJob) {
+  {
+    const auto store = Open();
+    ASSERT_TRUE(store->PutNew(Job("j-1000")).ok());
+    ASSERT_TRUE(store->PutNew(Job("j-10000")).ok());
+    for (uint64_t number = 1; number <= 11; ++number) {
+      StoredEvent event = {.number = number};
+      event.event.set_text(absl::StrCat("event ", number));
+      // Nine are kept.
+      ASSERT_TRUE(
+          store->PutEvent("j-1000", event, number > 9 ? number - 9 : 0).ok());
+    }
+    ASSERT_TRUE(store->PutEvent("j-10000", {.number = 1}, 0).ok());
+  }
+  {
+    const auto store = Open();
+    const auto loaded = store->Load();
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    ASSERT_EQ(loaded->jobs.size(), 2);
+    const std::vector<StoredEvent>& events = loaded->jobs[0].events;
+    ASSERT_EQ(events.size(), 9);
+    EXPECT_EQ(events[0].number, 3u);
+    EXPECT_EQ(events[8].number, 11u);
+    EXPECT_EQ(events[8].event.text(), "event 11");
+    EXPECT_EQ(loaded->jobs[1].events.size(), 1);
+    ASSERT_TRUE(store->Delete("j-1000").ok());
+    // Of a job that is there again nothing is left.
+    ASSERT_TRUE(store->PutNew(Job("j-1000")).ok());
+  }
+  const auto loaded = Open()->Load();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->jobs[0].events.size(), 0);
+  EXPECT_EQ(loaded->jobs[1].events.size(), 1);
 }
 
 TEST_F(StateStoreTest, ADirectoryHasOneOwner) {
@@ -184,7 +295,7 @@ TEST_F(FullDiskTest, WritesResumeWhenThereIsRoomAgain) {
     do {
       status.set_exit_code(++taken);
       status.set_waiting_for(std::string(16 << 10, 'w'));
-      written = store->Put(status, /*durable=*/true);
+      written = store->Put({status}, /*durable=*/true);
     } while (written.ok() && taken < 2000);
     EXPECT_EQ(written.code(), absl::StatusCode::kResourceExhausted) << written;
     EXPECT_THAT(written.message(), HasSubstr(dir_.string()));
@@ -192,9 +303,9 @@ TEST_F(FullDiskTest, WritesResumeWhenThereIsRoomAgain) {
 
     MakeRoom();
     status.set_exit_code(taken + 1);
-    const absl::Status resumed = store->Put(status, /*durable=*/true);
+    const absl::Status resumed = store->Put({status}, /*durable=*/true);
     EXPECT_TRUE(resumed.ok()) << resumed;
-    EXPECT_TRUE(store->Put(status, /*durable=*/false).ok());
+    EXPECT_TRUE(store->Put({status}, /*durable=*/false).ok());
     // And they are there after a restart.
     store.reset();
     store = Open();

@@ -3,7 +3,10 @@
 // Method: two workers around a border, one event at a time; see
 // tests/simulation for all the orders that nobody thought of.
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "tests/testing/status_matchers.h"
@@ -174,6 +177,128 @@ TEST_F(RegimeTest, AClosedJobTakesNone) {
   ShardActions actions;
   controller_->Close(absl::CancelledError("over"), &actions);
   EXPECT_EQ(Change({.first_clock = 1}).code(), absl::StatusCode::kCancelled);
+}
+
+// --- Changes at a cut ---
+
+class RegimeCutTest : public RegimeTest {
+ protected:
+  static constexpr uint64_t kCut = 7;
+
+  absl::Status Announce(int64_t clock, TrainingRegime regime,
+                        uint64_t id = kCut) {
+    regime.first_clock = clock;
+    ShardActions actions;
+    return controller_->OnBeginCut(0, 10, id, {clock, clock}, absl::Hours(1),
+                                   kStart, &actions, CutUse::kRegime, regime);
+  }
+  absl::Status End(bool commit, uint64_t id = kCut) {
+    ShardActions actions;
+    const absl::Status status =
+        controller_->OnEndCut(0, 10, id, kStart, &actions, commit);
+    changed_ = Kinds(actions);
+    return status;
+  }
+  size_t regimes() const { return controller_->regimes().regimes().size(); }
+};
+
+TEST_F(RegimeCutTest, TheRegimeIsInForceOnceItsCutIsCommitted) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_OK(Announce(1, {}));
+  EXPECT_EQ(controller_->RegimesAt(0, 0), 1u);
+  EXPECT_EQ(controller_->RegimesAt(0, 1), 2u);
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Pull(3, 0, 1), ElementsAre(Kind::kRead));
+  EXPECT_THAT(Pull(4, 0, 1, {}), IsEmpty()) << "it is not decided";
+  EXPECT_THAT(Push(5, 0, 1, {0, 1}), IsEmpty());
+  EXPECT_THAT(std::string(End(/*commit=*/true).message()),
+              HasSubstr("not all workers have come to it"));
+  Push(6, 1, 0, {0, 1});
+  ASSERT_OK(End(/*commit=*/true));
+  // The pull that waited for the decision; the push is one of SYNC.
+  EXPECT_THAT(changed_, ElementsAre(Kind::kRead, Kind::kBufferGradient,
+                                    Kind::kBufferGradient, Kind::kAck));
+  EXPECT_EQ(regimes(), 2u);
+  ASSERT_OK(End(/*commit=*/true));  // a repeat
+  EXPECT_EQ(regimes(), 2u);
+}
+
+TEST_F(RegimeCutTest, AChangeThatIsGivenUpLeavesTheModeAsItWas) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_OK(Announce(1, {}));
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Pull(3, 0, 1, {}), IsEmpty());
+  ASSERT_OK(End(/*commit=*/false));
+  EXPECT_THAT(changed_, ElementsAre(Kind::kRead));
+  EXPECT_EQ(regimes(), 1u);
+  EXPECT_EQ(controller_->RegimesAt(0, 1), 1u);
+  EXPECT_THAT(Push(4, 0, 1, {0, 1}),
+              ElementsAre(Kind::kBufferGradient, Kind::kApply,
+                          Kind::kBufferGradient, Kind::kApply, Kind::kAck));
+}
+
+// A worker may compute a step as soon as it has the values, before anything of
+// it has come.
+TEST_F(RegimeCutTest, NoStepChangesWhoseValuesAWorkerMayHave) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  Push(2, 0, 0, {0, 1});
+  const absl::Status refused = Announce(1, {});
+  EXPECT_TRUE(absl::IsOutOfRange(refused)) << refused;
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(2, 2));
+  EXPECT_OK(Announce(2, {}));
+}
+
+// Its dense gradients have come, with the pull of the next clock; its rows have
+// not, and bring no pull whose answer could say that the regime may change.
+TEST_F(RegimeCutTest, NoStepChangesWhosePullMayBeAnsweredAlready) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  Push(2, 0, 0, {0});
+  EXPECT_THAT(Pull(3, 0, 1, {0}), ElementsAre(Kind::kRead));
+  const absl::Status refused = Announce(1, {});
+  EXPECT_TRUE(absl::IsOutOfRange(refused)) << refused;
+  EXPECT_THAT(controller_->smallest_cut(), ElementsAre(2, 2));
+  ASSERT_OK(Announce(2, {}));
+  Push(4, 0, 0, {1});
+  EXPECT_EQ(controller_->RegimesAt(0, 2), 2u);
+}
+
+TEST_F(RegimeCutTest, WhatCannotBeIsRefused) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ShardActions actions;
+  const auto announce = [&](std::vector<int64_t> clocks,
+                            std::optional<TrainingRegime> regime) {
+    return std::string(controller_
+                           ->OnBeginCut(0, 10, 9, std::move(clocks),
+                                        absl::Hours(1), kStart, &actions,
+                                        CutUse::kRegime, regime)
+                           .message());
+  };
+  EXPECT_THAT(announce({2, 2}, std::nullopt), HasSubstr("without a regime"));
+  EXPECT_THAT(announce({2, 3}, TrainingRegime{.first_clock = 2}),
+              HasSubstr("one clock of all workers"));
+  EXPECT_THAT(
+      announce({2, 2}, TrainingRegime{.first_clock = 2,
+                                      .wire_type = ElementType::kFloat16}),
+      HasSubstr("wire type"));
+  PushFacts last;
+  last.finished = true;
+  Push(2, 1, std::move(last));
+  EXPECT_THAT(announce({2, 2}, TrainingRegime{.first_clock = 2}),
+              HasSubstr("worker:0 at b:2 has made its last step, clock 0"));
+  EXPECT_EQ(regimes(), 1u);
+}
+
+TEST_F(RegimeCutTest, OtherCutsWaitForTheDecisionWhereItMatters) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ASSERT_OK(Announce(4, {}));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Announce(6, {}, 8)));
+  EXPECT_OK(BeginCut(9, {6, 6}));
+  EXPECT_TRUE(absl::IsFailedPrecondition(BeginCut(10, {7, 8})))
+      << "not possible in SYNC";
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(BeginCut(11, {8, 8}, CutUse::kRouting)));
+  ASSERT_OK(End(/*commit=*/false));
+  EXPECT_OK(BeginCut(10, {7, 8}));
 }
 
 }  // namespace

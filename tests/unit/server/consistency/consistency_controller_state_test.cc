@@ -70,6 +70,30 @@ TEST_F(ControllerStateTest, GoesOnInEachMode) {
   }
 }
 
+// A longer job that starts from the end of a shorter one.
+TEST_F(ControllerStateTest, AWorkerGoesOnWhereThereAreMoreClocks) {
+  for (const int64_t total : {2, 3}) {
+    ControllerState state = StateAtCut(ConsistencyMode::kSync);
+    for (auto& worker : state.workers) worker.finished = true;
+    Open({.regimes = In(ConsistencyMode::kSync)});
+    ASSERT_EQ(controller_->Import(state, /*begins_attempt=*/true, kStart),
+              absl::OkStatus());
+    controller_->GoOnTo(total);
+    ShardActions actions;
+    controller_->OnInit(1, 0, 10, {0, 1}, kStart, &actions);
+    if (total == 2) {
+      EXPECT_THAT(Push(2, 0, 2, {0, 1}), Contains(Kind::kFail));
+      continue;
+    }
+    EXPECT_THAT(Push(2, 0, 2, {0, 1}), Contains(Kind::kAck));
+    EXPECT_THAT(Pull(3, 0, 3), IsEmpty()) << "the other one is waited for";
+    const auto both = Push(4, 1, 2, {0, 1});
+    EXPECT_THAT(both, Contains(Kind::kApply));
+    EXPECT_THAT(both, Contains(Kind::kRead));
+    EXPECT_THAT(Push(5, 0, 3, {0, 1}), Contains(Kind::kAck));
+  }
+}
+
 TEST_F(ControllerStateTest, AFinishedWorkerStaysFinished) {
   ControllerState state = StateAtCut(ConsistencyMode::kSync);
   state.workers[1] = {.closed = 1, .finished = true, .left_out_pushes = 3};

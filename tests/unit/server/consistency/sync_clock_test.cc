@@ -57,7 +57,7 @@ class SyncClockTest : public ::testing::Test {
       clock_->OnGradient(block, &actions_);
     }
     ledgers_[rank].Close();
-    return clock_->OnClosed(ledgers_[rank], &actions_);
+    return clock_->OnClosed(rank, ledgers_[rank], &actions_);
   }
   // "apply 0" and the like, since the last call.
   std::vector<std::string> Actions() {

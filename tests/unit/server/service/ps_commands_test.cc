@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/job/checkpoint_trouble.h"
+#include "common/job/orphaned_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
@@ -169,6 +171,21 @@ TEST_F(PsCommandsTest, AJobThatCannotBeOpenedIsAProblem) {
               ElementsAre("12 GiB are not free"));
 }
 
+// The scheduler goes by these words: the checkpoint may be whole.
+TEST_F(PsCommandsTest, ACheckpointThatIsNotThereIsUnseen) {
+  SchedulerMessage prepare = PrepareOf("j-1", {kIncarnation});
+  prepare.mutable_prepare()
+      ->mutable_assignment()
+      ->mutable_start_from()
+      ->set_path("/is/not/mounted");
+  Run({prepare});
+  EXPECT_TRUE(server_.calls.empty());
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(answers_[0].prepared().problems(),
+              ElementsAre(HasSubstr(absl::StrCat(
+                  ": checkpoint /is/not/mounted: ", kUnseenCheckpoint, ": "))));
+}
+
 TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {
   Run({PrepareOf("j-1", {5, 6})});
   EXPECT_TRUE(server_.calls.empty());
@@ -193,6 +210,16 @@ TEST_F(PsCommandsTest, AStopForAnUnknownJobIsAnsweredToo) {
   Run({StopOf("j-9")});
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_TRUE(answers_[0].done().released());
+}
+
+TEST_F(PsCommandsTest, AStopForWantOfASchedulerSaysSo) {
+  SchedulerMessage stop = StopOf("j-1");
+  stop.mutable_stop()->set_reason(OrphanedText("h:9", absl::Seconds(3)));
+  Run({StopOf("j-1"), stop});
+  ASSERT_EQ(answers_.size(), 2u);
+  EXPECT_EQ(answers_[0].done().message(), "");
+  EXPECT_EQ(answers_[1].done().code(), 0);
+  EXPECT_EQ(answers_[1].done().message(), stop.stop().reason());
 }
 
 TEST_F(PsCommandsTest, OtherCommandsAreIgnored) {

@@ -1,10 +1,10 @@
-// Goal: what a table reports becomes metrics, counts go on over jobs, and a job
-// that ended holds nothing. Method: two jobs with a table of the same name, and
-// the text that is served.
+// Goal: what a job's tables report becomes series of that job. Method: tables
+// of one name on several shards, and the text that is served.
 
 #include "server/service/table_metrics.h"
 
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,79 +14,52 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
-ShardStatus::Table Emb(uint64_t rows, uint64_t pushed) {
+ShardStatus::Table Emb(uint64_t rows, uint64_t pushed, uint64_t hottest) {
   ShardStatus::Table table;
   table.set_name("emb");
   table.set_rows_in_memory(rows);
+  table.set_rows_on_disk(2);
   table.set_pushed_rows(pushed);
   table.set_refused_by_budget(2 * pushed);
+  table.add_hot_keys()->set_pushes(hottest);
+  table.mutable_hot_keys(0)->set_refused(1);
   return table;
 }
 
-TEST(TableMetricsTest, CountsGoOnOverJobs) {
+std::string Rendered(const std::vector<ShardStatus::Table>& tables) {
   MetricsRegistry registry;
-  TableMetrics metrics(&registry);
-  metrics.Set("j-1", 0, Emb(10, 5));
-  metrics.Set("j-1", 0, Emb(12, 8));
-  EXPECT_THAT(registry.Render(),
-              HasSubstr("syncline_ps_table_rows{table=\"emb\",tier=\"memory\"} "
-                        "12"));
-  metrics.Forget("j-1");
-  EXPECT_THAT(registry.Render(),
-              HasSubstr("syncline_ps_table_rows{table=\"emb\",tier=\"memory\"} "
-                        "0"));
-  metrics.Set("j-2", 0, Emb(1, 1));
-  const std::string text = registry.Render();
-  EXPECT_THAT(text, HasSubstr("syncline_ps_table_pushed_rows_total{table="
-                              "\"emb\"} 9"));
-  EXPECT_THAT(text, HasSubstr("reason=\"budget\",table=\"emb\"} 18"));
+  const auto collecting = registry.AddCollector([&](MetricSamples* samples) {
+    CollectTableMetrics("j-1", tables, samples);
+  });
+  return registry.Render();
 }
 
-TEST(TableMetricsTest, ShardsAddUpAndGoOnFromEarlierOnes) {
-  MetricsRegistry registry;
-  TableMetrics metrics(&registry);
-  metrics.Set("j-1", 0, Emb(10, 5));
-  metrics.Set("j-1", 2, Emb(4, 3));
-  // The job goes to a routing with one shard here, which has the counts of
-  // both.
-  metrics.Forget("j-1");
-  metrics.GoOn("j-1", 1, Emb(14, 8));
-  metrics.Set("j-1", 1, Emb(15, 10));
-  const std::string text = registry.Render();
-  EXPECT_THAT(text, HasSubstr("syncline_ps_table_rows{table=\"emb\",tier="
-                              "\"memory\"} 15"));
-  EXPECT_THAT(text, HasSubstr("syncline_ps_table_pushed_rows_total{table="
-                              "\"emb\"} 10"));
+TEST(TableMetricsTest, ShardsAddUpButTheHottestKeyIsOne) {
+  EXPECT_THAT(
+      Rendered({Emb(10, 5, 7), Emb(4, 3, 9)}),
+      AllOf(HasSubstr("syncline_ps_table_rows{job=\"j-1\",table=\"emb\",tier="
+                      "\"memory\"} 14\n"),
+            HasSubstr("tier=\"disk\"} 4\n"),
+            HasSubstr("syncline_ps_table_pushed_rows_total{job=\"j-1\",table="
+                      "\"emb\"} 8\n"),
+            HasSubstr("reason=\"budget\",table=\"emb\"} 16\n"),
+            HasSubstr("hottest_pushes{job=\"j-1\",table=\"emb\"} 9\n"),
+            HasSubstr("hottest_refused_pushes{job=\"j-1\",table=\"emb\"} "
+                      "1\n")));
 }
 
-TEST(TableMetricsTest, JobsWithATableOfOneNameAddUp) {
-  MetricsRegistry registry;
-  TableMetrics metrics(&registry);
-  const auto shows = [&](const std::string& rows, const std::string& hottest) {
-    EXPECT_THAT(
-        registry.Render(),
-        AllOf(HasSubstr("syncline_ps_table_rows{table=\"emb\",tier="
-                        "\"memory\"} " +
-                        rows + "\n"),
-              HasSubstr("hottest_pushes{table=\"emb\"} " + hottest + "\n")));
-  };
-  ShardStatus::Table hot = Emb(10, 5);
-  hot.add_hot_keys()->set_pushes(7);
-  metrics.Set("j-1", 0, hot);
-  ShardStatus::Table cool = Emb(30, 2);
-  cool.add_hot_keys()->set_pushes(3);
-  metrics.Set("j-2", 0, cool);
-  shows("40", "7");
-  metrics.Set("j-1", 0, hot);
-  shows("40", "7");
-  EXPECT_THAT(registry.Render(),
-              HasSubstr("pushed_rows_total{table=\"emb\"} 7"));
-  metrics.Forget("j-1");
-  shows("30", "3");
-  metrics.Forget("j-2");
-  metrics.Forget("j-2");
-  shows("0", "0");
+TEST(TableMetricsTest, TablesAreApartByName) {
+  ShardStatus::Table other = Emb(1, 1, 1);
+  other.set_name("other");
+  EXPECT_THAT(Rendered({Emb(10, 5, 7), other}),
+              AllOf(HasSubstr("table=\"emb\",tier=\"memory\"} 10\n"),
+                    HasSubstr("table=\"other\",tier=\"memory\"} 1\n")));
+}
+
+TEST(TableMetricsTest, WithoutTablesThereIsNothing) {
+  EXPECT_THAT(Rendered({}), Not(HasSubstr("syncline_ps_table")));
 }
 
 }  // namespace

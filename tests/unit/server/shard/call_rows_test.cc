@@ -57,5 +57,18 @@ TEST(CallRowsTest, GradientsAreKeptByRankUntilTheyAreTaken) {
   EXPECT_EQ(call.use_count(), 1);  // nothing holds on to the call
 }
 
+TEST(CallRowsTest, OneRanksGradientsAreTakenAlone) {
+  SlotGradients slots(1);
+  const auto call = TwoLists();
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    slots.Buffer(0, RowsOfSlot(call, 0, rank));
+  }
+  ASSERT_EQ(slots.TakeOf(0, 1).size(), 1u);
+  EXPECT_THAT(slots.TakeOf(0, 1), IsEmpty());
+  ASSERT_EQ(slots.Of(0).size(), 2u);
+  EXPECT_EQ(slots.Of(0)[0].rank, 0u);
+  EXPECT_EQ(slots.Of(0)[1].rank, 2u);
+}
+
 }  // namespace
 }  // namespace syncline::ps

@@ -10,7 +10,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/base/incarnation.h"
+#include "common/job/orphaned_job.h"
 #include "common/wire/routing_version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -137,6 +139,22 @@ TEST(JobRegistryTest, AJobGoesOnlyToALaterRoutingOfItsAttempt) {
   ASSERT_OK(jobs.Add(Access(3), {shard}));
   EXPECT_EQ(jobs.EndRouting(*access, {}).code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(JobRegistryTest, SaysThatAJobWasClosedForWantOfAScheduler) {
+  JobRegistry jobs;
+  const auto problem = [&] {
+    return std::string(jobs.AllOf("j").status().message());
+  };
+  ASSERT_OK(jobs.Add(Access(), {Entry(0)}));
+  EXPECT_NE(jobs.Remove("j", OrphanedText("h:9", absl::Seconds(3))),
+            std::nullopt);
+  EXPECT_EQ(problem(),
+            "job j is not open on this ps: it was closed: scheduler at h:9 has "
+            "been out of reach for 3s");
+  ASSERT_OK(jobs.Add(Access(), {Entry(0)}));
+  EXPECT_NE(jobs.Remove("j", "the job is done"), std::nullopt);
+  EXPECT_EQ(problem(), "job j is not open on this ps");
 }
 
 // A change of the routing that fails closes what it has begun with.

@@ -309,8 +309,9 @@ TEST_F(SnapshotTest, IsRefusedWhereNobodyTakesIt) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("a routing cut takes a snapshot"));
-  EXPECT_OK(shard_->BeginCut(caller(0), 8, {2, 0}, absl::Seconds(60),
-                             CutUse::kRegime));
+  EXPECT_OK(shard_->BeginCut(caller(0), 8, {2, 2}, absl::Seconds(60),
+                             CutUse::kRegime,
+                             TrainingRegime{.first_clock = 2}));
 }
 
 // The worker counts these bytes as free then, and sends as many again.

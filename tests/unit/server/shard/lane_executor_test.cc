@@ -203,6 +203,7 @@ TEST_F(LaneExecutorTest, ARowThatIsNotFiniteIsNamedWithoutAReduction) {
   TrainingRegime async;
   async.mode = ConsistencyMode::kAsync;
   config_.update.rule.regimes = RegimeSchedule(async);
+  config_.regimes = RegimeSchedule(async);
   Open(OnNonFinite::kDropBlock, /*folds=*/true);
   RunRows(Kind::kApply, {RowOf(1, 7, std::nanf(""))});
   EXPECT_EQ(executor_->non_finite().CountOf(1), 1u);

@@ -62,6 +62,19 @@ TEST(PsPlanTest, OptimizersHaveTheirState) {
               0.01 * values);
 }
 
+TEST(PsPlanTest, WithDgcTheWorkersHaveTheMomentum) {
+  JobSpec spec = Spec(OptimizerSpec::MOMENTUM, 1, 1);
+  spec.mutable_checkpoint()->set_every_clocks(10);
+  spec.mutable_compression()->set_kind(CompressionSpec::TOP_K);
+  const PsPlan top_k = Plan(WithDefaults(spec))[0];
+  spec.mutable_compression()->set_kind(CompressionSpec::DGC);
+  const PsPlan dgc = Plan(WithDefaults(spec))[0];
+  EXPECT_NEAR(top_k.slot_bytes, top_k.value_bytes, 0.01 * top_k.value_bytes);
+  EXPECT_EQ(dgc.slot_bytes, 0);
+  EXPECT_EQ(dgc.value_bytes, top_k.value_bytes);
+  EXPECT_LT(dgc.copy_bytes, top_k.copy_bytes);
+}
+
 TEST(PsPlanTest, SyncKeepsTheGradientsOfTheOthers) {
   constexpr int64_t kGradient = 10'001'000 * 4;
   JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
@@ -71,6 +84,19 @@ TEST(PsPlanTest, SyncKeepsTheGradientsOfTheOthers) {
   EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
   spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
   EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
+}
+
+TEST(PsPlanTest, ARuleThatLeadsToSyncIsPlannedFor) {
+  constexpr int64_t kGradient = 10'001'000 * 4;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  RegimeChange* const then = spec.add_regimes()->mutable_then();
+  then->set_mode(ConsistencySpec::BOUNDED_STALENESS);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
+  then->set_mode(ConsistencySpec::SYNC);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kGradient);
+  spec.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
 }
 
 void AddTable(OptimizerSpec::Kind kind, JobSpec* spec) {
@@ -111,6 +137,19 @@ TEST(PsPlanTest, RowsMayFillEveryMessage) {
 
 // Key, score and clock, values, state; a third more than an index entry, and
 // a mark that has room to grow.
+// The workers have the tensors.
+TEST(PsPlanTest, AHybridJobHasRowsAlone) {
+  JobSpec spec = Spec(OptimizerSpec::ADAM, 3, 2);
+  spec.set_strategy(HYBRID);
+  spec.add_tables()->set_name("t");
+  for (const PsPlan& ps : Plan(spec)) {
+    EXPECT_EQ(ps.value_bytes, 0);
+    EXPECT_EQ(ps.slot_bytes, 0);
+    EXPECT_EQ(ps.waiting_bytes, 0);
+    EXPECT_EQ(ps.message_bytes, 3 * kMessages);
+  }
+}
+
 TEST(PsPlanTest, ARowHasItsStateItsPastAndItsPlace) {
   JobSpec spec = Spec(OptimizerSpec::SGD, 1, 1);
   AddTable(OptimizerSpec::SGD, &spec);

@@ -107,6 +107,21 @@ TEST_F(AnswerLogTest, WhatAnEarlierProcessHasToldIsNoNews) {
   EXPECT_EQ(non_finite_.value(), 2);
 }
 
+TEST_F(AnswerLogTest, TheOpenClockAndTheLatestAppliedOneAreKept) {
+  PullResponseHeader header;
+  header.set_min_clock(3);
+  log_->OnValues(0, header, 0, At(0));
+  EXPECT_EQ(log_->OpenClock(), 0) << "all workers are waited for";
+  EXPECT_EQ(log_->AppliedClocks(), 0);
+  header.set_open_clock(7);
+  log_->OnValues(0, header, 0, At(0));
+  header.set_open_clock(6);
+  header.set_min_clock(2);
+  log_->OnValues(1, header, 0, At(0));
+  EXPECT_EQ(log_->OpenClock(), 7);
+  EXPECT_EQ(log_->AppliedClocks(), 3);
+}
+
 TEST_F(AnswerLogTest, TheLatestSkippedClockIsKept) {
   EXPECT_EQ(log_->SkippedThrough(), 0);
   PullResponseHeader header;

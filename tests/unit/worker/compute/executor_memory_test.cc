@@ -68,6 +68,49 @@ TEST(ExecutorTest, TheMemoryOfGradientsIsLentUntilTheyAreWritten) {
   EXPECT_EQ(reported, first);
 }
 
+// Eight layers of 64 x 64, of whose gradients one or two are there at a time.
+TEST(ExecutorTest, TransientGradientsAreTheSameInLessMemory) {
+  std::string signature = "(float[N,64] x";
+  std::string body;
+  std::string before = "x";
+  for (int i = 0; i < 8; ++i) {
+    absl::StrAppend(&signature, ", float[64,64] w_", i);
+    absl::StrAppend(&body, "a", i, " = MatMul(", before, ", w_", i, ")  h", i,
+                    " = Tanh(a", i, ")  ");
+    before = absl::StrCat("h", i);
+  }
+  absl::StrAppend(&body, "y = Identity(", before, ")");
+  const TrainingModel model = MakeTrainingModel(
+      absl::StrCat(signature, ") => (float[N,64] y)"), "", body);
+  SeededExecutor trainer(model, LossSpec::SOFTMAX_CROSS_ENTROPY, 4);
+  Executor::Options options;
+  options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
+  options.batch_size = 4;
+  options.transient_gradients = true;
+  const auto plan = Executor::Plan(model.model, model.training, options);
+  auto executor = Executor::Create(model.model, model.training, options);
+  ASSERT_TRUE(plan.ok() && executor.ok()) << executor.status();
+  const int64_t layer = 64 * 64 * sizeof(float);
+  EXPECT_EQ(plan->gradient_bytes, 0);
+  EXPECT_LT((*executor)->memory_bytes(), (8 + 3) * layer);
+  EXPECT_EQ(plan->memory_bytes(), (*executor)->memory_bytes());
+  for (int i = 0; i < trainer.count(); ++i) {
+    const auto from = trainer.executor().parameter(i);
+    std::copy(from.begin(), from.end(), (*executor)->parameter(i).begin());
+  }
+  for (const int64_t size : {4, 3, 4}) {
+    const Batch some = trainer.MakeBatch(size);
+    std::vector<std::vector<float>> reported(trainer.count());
+    const auto result = (*executor)->TrainStep(some, 0, [&](int i) {
+      const auto g = (*executor)->gradient(i);
+      reported[i].assign(g.begin(), g.end());
+    });
+    ASSERT_TRUE(result.ok()) << result.status();
+    ASSERT_TRUE(trainer.executor().TrainStep(some, 0, [](int) {}).ok());
+    EXPECT_EQ(reported, trainer.Gradients());
+  }
+}
+
 TEST(ExecutorTest, TheArenaIsThatOfAPart) {
   const auto arena = [](int64_t batch_size, int64_t micro_batches) {
     return SeededExecutor(Mlp(), LossSpec::SOFTMAX_CROSS_ENTROPY, batch_size,

@@ -142,5 +142,41 @@ TEST(LossScaleTest, HoldsItsBoundsWhateverComes) {
   }
 }
 
+// Another process goes on as this one would have.
+TEST(LossScaleTest, AStateIsAllThatLaterStepsDependOn) {
+  const LossScaleSpec spec = Spec(64, 5, 3, 1);
+  Random random(11);
+  for (int round = 0; round < 200; ++round) {
+    LossScale first(spec);
+    const uint64_t before = random.Below(40);
+    for (uint64_t i = 0; i < before; ++i) first.OnStep(random.Below(3) == 0);
+    LossScale second(spec);
+    ASSERT_TRUE(second.Restore(first.state()));
+    for (int i = 0; i < 30; ++i) {
+      ASSERT_EQ(second.scale(), first.scale());
+      const bool overflowed = random.Below(4) == 0;
+      ASSERT_EQ(second.OnStep(overflowed), first.OnStep(overflowed));
+    }
+  }
+}
+
+TEST(LossScaleTest, AStateThatCannotBeIsNotTaken) {
+  LossScale scale(Spec(64, 5, 3, 2));
+  using State = LossScale::State;
+  const float nan = std::nanf("");
+  for (const State& bad :
+       {State{.scale = 0}, State{.scale = -8}, State{.scale = nan},
+        State{.scale = INFINITY}, State{.scale = 3}, State{.scale = 1},
+        State{.scale = 2 * LossScale::kMaximum},
+        State{.scale = 8, .good_steps = 5},
+        State{.scale = 8, .tolerated = 3}}) {
+    EXPECT_FALSE(scale.Restore(bad)) << bad.scale;
+  }
+  EXPECT_EQ(scale.scale(), 64);
+  LossScaleSpec fixed;
+  fixed.set_fixed(128);
+  EXPECT_FALSE(LossScale(fixed).Restore({.scale = 64}));
+}
+
 }  // namespace
 }  // namespace syncline::worker

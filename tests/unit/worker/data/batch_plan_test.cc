@@ -66,6 +66,47 @@ TEST(BatchPlanTest, EverySampleExactlyOncePerEpoch) {
   }
 }
 
+// The job goes on with another number of workers at any step, and back.
+TEST(BatchPlanTest, AGlobalBatchIsTheSameWithAnyNumberOfWorkers) {
+  std::vector<uint8_t> buckets(50);
+  for (size_t i = 0; i < buckets.size(); ++i) buckets[i] = i % 3 == 0 ? 1 : 0;
+  for (const bool bucketed : {false, true}) {
+    for (const int64_t global : {5, 7, 12}) {
+      BatchPlan::Options options = {.sample_count = 50,
+                                    .batch_size = 4,
+                                    .global_batch = global,
+                                    .workers = 3,
+                                    .seed = 5};
+      if (bucketed) options.buckets = buckets;
+      const int64_t steps = BatchPlan(options).steps_per_epoch();
+      for (int64_t epoch = 0; epoch < 2; ++epoch) {
+        const Samples expected = Epoch(options, epoch);
+        Samples sorted = expected;
+        std::sort(sorted.begin(), sorted.end());
+        EXPECT_THAT(sorted, ElementsAreArray(FileOrder(50)));
+        Samples seen;
+        for (int64_t s = 0; s < steps; ++s) {
+          BatchPlan::Options now = options;
+          now.workers = static_cast<uint32_t>(1 + (s * 7 + epoch) % 5);
+          ASSERT_EQ(BatchPlan(now).steps_per_epoch(), steps);
+          const Samples step = Step(now, epoch, s);
+          seen.insert(seen.end(), step.begin(), step.end());
+          // Shares differ by one at most.
+          size_t least = step.size();
+          size_t most = 0;
+          for (now.rank = 0; now.rank < now.workers; ++now.rank) {
+            const size_t share = BatchPlan(now).Indices(epoch, s).size();
+            least = std::min(least, share);
+            most = std::max(most, share);
+          }
+          EXPECT_LE(most - least, 1u);
+        }
+        EXPECT_THAT(seen, ElementsAreArray(expected));
+      }
+    }
+  }
+}
+
 TEST(BatchPlanTest, WorkersSeeStepByStepWhatOneWorkerWithTheirBatchesSees) {
   const BatchPlan::Options many = {.sample_count = 1000,
                                    .batch_size = 32,

@@ -101,6 +101,32 @@ TEST(PrefetcherTest, ALaterStartReadsNothingBeforeIt) {
   EXPECT_EQ(dataset.reads(), 10);
 }
 
+TEST(PrefetcherTest, SkippedBatchesAreNotGivenAndTheNextOnesAreTheirClocks) {
+  CountingDataset dataset(25);
+  const Prefetcher::Options options = Plan(25, 4, 20);
+  Prefetcher prefetcher(&dataset, options);
+  BatchPlan plan(options.plan);
+  ASSERT_TRUE(prefetcher.Next(Soon()).ok());
+  for (const int64_t clock : {1, 5, 6, 13, 19}) {
+    prefetcher.SkipTo(clock);
+    const auto batch = prefetcher.Next(Soon());
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_THAT((*batch)->labels,
+                ElementsAreArray(plan.Indices(clock / 7, clock % 7)))
+        << clock;
+  }
+  EXPECT_EQ(prefetcher.Next(Soon()).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(PrefetcherTest, SkippingToTheEnd) {
+  CountingDataset dataset(25);
+  Prefetcher prefetcher(&dataset, Plan(25, 4, 20));
+  prefetcher.SkipTo(20);
+  EXPECT_EQ(prefetcher.Next(Soon()).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
 TEST(PrefetcherTest, ARankWithoutSamplesGetsEmptyBatches) {
   CountingDataset dataset(4);
   Prefetcher::Options options = Plan(4, 4, 2);

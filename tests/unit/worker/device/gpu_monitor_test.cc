@@ -13,6 +13,7 @@ namespace syncline::worker {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(GpuMonitorTest, ReadingsBecomeGauges) {
   MetricsRegistry metrics;
@@ -40,6 +41,8 @@ TEST(GpuMonitorTest, ReadingsBecomeGauges) {
       Eventually(absl::Seconds(20), [&] { return reads > before + 2; }));
   EXPECT_THAT(metrics.Render(),
               HasSubstr("syncline_worker_gpu_utilization_ratio 0.5"));
+  EXPECT_THAT(metrics.Render(),
+              Not(HasSubstr("syncline_worker_gpu_read_failures_total 0")));
 }
 
 }  // namespace

@@ -169,6 +169,25 @@ TEST_F(ResultUploadTest, AStopEndsAnUploadAndTheFileStays) {
   EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
 }
 
+// What a job that ends early has trained beyond its end is no result.
+TEST_F(ResultUploadTest, WhatIsDroppedIsNowhere) {
+  Begin();
+  scheduler_.upload_failures = 1 << 30;
+  std::thread stopper;
+  scheduler_.on_upload = [&] {
+    if (scheduler_.upload_attempts == 2) {
+      stopper = std::thread([this] { upload_->Drop(); });
+    }
+  };
+  EXPECT_EQ(Put("trained.onnx", "model").code(), absl::StatusCode::kCancelled);
+  stopper.join();
+  EXPECT_EQ(Put("metrics.json", "{}").code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(upload_->Finish().ok());
+  EXPECT_EQ(upload_->LeftFolder(), "");
+  upload_.reset();
+  EXPECT_FALSE(fs::exists(dir_.File("kept/j-0001")));
+}
+
 // The scheduler ends the job of a member that stands still.
 TEST_F(ResultUploadTest, AWriteSaysHowFarItHasCome) {
   Begin(absl::Minutes(10), /*say_period=*/absl::Milliseconds(1));

@@ -209,22 +209,48 @@ TEST(JobPlannerTest, BatchesAndMessagesAreCounted) {
             2 * plan->executor.parameters * 2);
 }
 
-TEST(JobPlannerTest, RowsMayFillEveryMessage) {
+constexpr char kRowsModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+    g (int64[N,2] ids, float[M,4] rows, float[8,10] w) => (float[N,10] y)
+    { r = Gather(rows, ids)  f = Flatten(r)  y = MatMul(f, w) })";
+
+// Of a job with the table `rows`, two ps and three workers.
+absl::StatusOr<WorkerPlan> PlanWithRows(Strategy strategy,
+                                        OptimizerSpec::Kind optimizer) {
   JobSpec spec = DigitsJob();
+  spec.set_strategy(strategy);
+  spec.mutable_optimizer()->set_kind(optimizer);
   spec.mutable_data()->mutable_feeds(0)->set_input("ids");
   spec.add_tables()->set_name("rows");
   spec.mutable_resources()->set_ps(2);
+  spec.mutable_resources()->set_workers(3);
   spec = WithDefaults(spec);
-  const auto model =
-      ParseJobModel(spec, R"(<ir_version: 8, opset_import: ["" : 13]>
-          g (int64[N,2] ids, float[M,4] rows, float[8,10] w) => (float[N,10] y)
-          { r = Gather(rows, ids)  f = Flatten(r)  y = MatMul(f, w) })",
-                    "model");
-  ASSERT_TRUE(model.ok()) << model.status();
+  const auto model = ParseJobModel(spec, kRowsModel, "model");
+  EXPECT_TRUE(model.ok()) << model.status();
   std::vector<std::string> problems;
   const TrainingGraph training = ResolveTrainingGraph(spec, **model, &problems);
-  const auto plan = PlanWorker(spec, *model, training);
-  ASSERT_TRUE(plan.ok()) << plan.status() << absl::StrJoin(problems, "\n");
+  return PlanWorker(spec, *model, training);
+}
+
+// Rows travel as by PARAMETER_SERVER; the dense part is updated at the workers.
+TEST(JobPlannerTest, AHybridWorkerHasTheStateOfTheDensePart) {
+  const auto by_ps = PlanWithRows(PARAMETER_SERVER, OptimizerSpec::ADAM);
+  const auto hybrid = PlanWithRows(HYBRID, OptimizerSpec::ADAM);
+  ASSERT_TRUE(by_ps.ok()) << by_ps.status();
+  ASSERT_TRUE(hybrid.ok()) << hybrid.status();
+  EXPECT_EQ(hybrid->message_bytes, by_ps->message_bytes);
+  EXPECT_EQ(hybrid->row_bytes, by_ps->row_bytes);
+  EXPECT_EQ(by_ps->updated_bytes, 0);
+  EXPECT_GE(hybrid->updated_bytes, 8 * 10 * 4);
+  EXPECT_GE(hybrid->slot_bytes, 2 * 8 * 10 * 4);
+  EXPECT_GT(hybrid->waiting_bytes, 0);
+  EXPECT_EQ(hybrid->memory_bytes(),
+            by_ps->memory_bytes() + hybrid->updated_bytes + hybrid->slot_bytes +
+                hybrid->waiting_bytes);
+}
+
+TEST(JobPlannerTest, RowsMayFillEveryMessage) {
+  const auto plan = PlanWithRows(PARAMETER_SERVER, OptimizerSpec::SGD);
+  ASSERT_TRUE(plan.ok()) << plan.status();
   const PsClient::Options windows;
   EXPECT_EQ(plan->message_bytes,
             2 * static_cast<int64_t>(windows.pull_window_bytes +

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "common/job/checkpoint_trouble.h"
 #include "common/system/malloc_policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -58,7 +59,8 @@ double ResidentBytes() {
 
 // The problems, as a process of its own has them that may take `more_bytes` of
 // address space; empty if it died.
-std::string ProblemsWithin(uint64_t more_bytes, const JobSpec& spec) {
+std::string ProblemsWithin(uint64_t more_bytes, const JobSpec& spec,
+                           int hidden = 4096) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
   const pid_t child = fork();
@@ -66,7 +68,8 @@ std::string ProblemsWithin(uint64_t more_bytes, const JobSpec& spec) {
     const uint64_t limit = ProcessMemoryBytes(getpid(), "VmSize") + more_bytes;
     const rlimit limits = {limit, limit};
     if (setrlimit(RLIMIT_AS, &limits) != 0) _exit(2);
-    const std::string said = absl::StrJoin(Prepare(spec, 4096).problems, "\n");
+    const std::string said =
+        absl::StrJoin(Prepare(spec, hidden).problems, "\n");
     const bool told = write(ends[1], said.data(), said.size()) ==
                       static_cast<ssize_t>(said.size());
     _exit(told ? 0 : 3);
@@ -105,6 +108,67 @@ TEST(PreparedJobTest, HasTheRegimesOfItsAssignmentOrIsRefused) {
                                     "none"));
 }
 
+// A job that says it started from a checkpoint does not train from its initial
+// values.
+TEST(PreparedJobTest, WithoutPsACheckpointIsLookedAtFirst) {
+  const std::string text = MlpModel(784, 4, 10);
+  JobSpec spec = LargeBatches(8);
+  spec.set_strategy(ALL_REDUCE);
+  spec.mutable_resources()->clear_ps();
+  AssignedJob assigned = AssignToOne(spec, text);
+  assigned.assignment.clear_ps();
+  std::vector<std::string> problems;
+  PrepareJob(assigned.assignment, 0, text, {}, &problems);
+  EXPECT_THAT(problems, ElementsAre());
+  problems.clear();
+  assigned.assignment.mutable_start_from()->set_path("/checkpoints/7");
+  PrepareJob(assigned.assignment, 0, text, {}, &problems);
+  EXPECT_THAT(problems, ElementsAre(AllOf(HasSubstr("/checkpoints/7"),
+                                          HasSubstr(kUnseenCheckpoint))));
+  problems.clear();
+  assigned.assignment.clear_start_from();
+  assigned.assignment.set_start_clock(7);
+  PrepareJob(assigned.assignment, 0, text, {}, &problems);
+  EXPECT_THAT(problems, ElementsAre(HasSubstr("start_clock is 7, without a")));
+}
+
+// Else it would say so of each checkpoint, while the job trains.
+TEST(PreparedJobTest, AnEvaluatorThatSeesNoCheckpointSaysSoFirst) {
+  const std::string text = MlpModel(784, 4, 10);
+  JobSpec spec = LargeBatches(8);
+  spec.mutable_data()->mutable_test()->mutable_digits()->set_count(8);
+  spec.mutable_data()->mutable_test()->mutable_digits()->set_seed(2);
+  spec.mutable_evaluate()->set_checkpoints(true);
+  spec.mutable_checkpoint()->set_every_clocks(10);
+  AssignedJob assigned = AssignToOne(spec, text);
+  assigned.assignment.mutable_evaluator()->set_rank(1);
+  assigned.assignment.mutable_evaluator()
+      ->mutable_member()
+      ->mutable_task()
+      ->set_type(EVALUATOR);
+  assigned.assignment.set_attempt(1);
+  CheckpointSpec* const checkpoint =
+      assigned.assignment.mutable_spec()->mutable_checkpoint();
+  const auto problems = [&] {
+    std::vector<std::string> said;
+    PrepareJob(assigned.assignment, 1, text, {}, &said);
+    return said;
+  };
+  checkpoint->set_directory("/not-mounted-here/ckpt/acme");
+  EXPECT_THAT(problems(),
+              ElementsAre(HasSubstr("checkpoint.directory: the evaluator does "
+                                    "not see /not-mounted-here,")));
+  // One that has trained is not lost for it.
+  assigned.assignment.set_attempt(2);
+  EXPECT_THAT(problems(), ElementsAre());
+  assigned.assignment.set_attempt(1);
+  // The others may make it.
+  checkpoint->set_directory("/not-there-yet");
+  EXPECT_THAT(problems(), ElementsAre());
+  checkpoint->set_directory("/tmp/not-there-yet/ckpt/acme");
+  EXPECT_THAT(problems(), ElementsAre());
+}
+
 TEST(PreparedJobTest, WhatDoesNotFitIsRefusedWithWhatWould) {
   constexpr uint64_t kMore = uint64_t{320} << 20;
   EXPECT_THAT(
@@ -113,6 +177,23 @@ TEST(PreparedJobTest, WhatDoesNotFitIsRefusedWithWhatWould) {
                       "need "),
             HasSubstr("training.micro_batches: "), HasSubstr(" would fit")));
   EXPECT_EQ(ProblemsWithin(kMore, LargeBatches(32)), "");
+}
+
+// Of 13 million elements: 99 MiB of parameters and gradients, and 348 MiB of
+// residuals and momentum, each kept twice, and of gradients that stay whole.
+TEST(PreparedJobTest, CompressionThatDoesNotFitIsRefused) {
+  constexpr uint64_t kMore = uint64_t{448} << 20;
+  constexpr int kHidden = 16'384;
+  JobSpec spec = LargeBatches(32);
+  spec.set_non_finite(SKIP_STEP);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::MOMENTUM);
+  spec.mutable_optimizer()->set_momentum(0.9);
+  EXPECT_EQ(ProblemsWithin(kMore, spec, kHidden), "");
+  spec.mutable_compression()->set_kind(CompressionSpec::DGC);
+  EXPECT_THAT(
+      ProblemsWithin(kMore, spec, kHidden),
+      HasSubstr("compression: residuals and compressed gradients need 348 "
+                "MiB, "));
 }
 
 TEST(PreparedJobTest, WhatIsPromisedIsResidentBeforeTheFirstStep) {

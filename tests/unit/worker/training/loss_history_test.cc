@@ -47,6 +47,26 @@ TEST(LossHistoryTest, ALossScaleIsAColumn) {
   EXPECT_THAT(Lines(history)[1], "2,1,20,2,0.25,32768");
 }
 
+TEST(LossHistoryTest, PointsHaveTheTimesOfTheirEnds) {
+  LossHistory history(/*points_max=*/2);
+  const absl::Time end = absl::UnixEpoch() + absl::Hours(1);
+  for (int clock = 0; clock < 3; ++clock) {
+    history.Add(clock, 10, 20, 0, absl::Seconds(clock + 1));
+  }
+  // The first two steps have become one point.
+  const auto points =
+      history.Points([](int64_t clock) { return 0.5 / (1 + clock); }, end);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].clock, 2);
+  EXPECT_EQ(points[0].time, end - absl::Seconds(3));
+  EXPECT_EQ(points[0].samples, 20u);
+  EXPECT_EQ(points[0].loss, 2.0);
+  EXPECT_EQ(points[0].learning_rate, 0.25);
+  EXPECT_EQ(points[0].seconds, 3.0);
+  EXPECT_EQ(points[1].time, end);
+  EXPECT_EQ(points[1].seconds, 3.0);
+}
+
 TEST(LossHistoryTest, ANanHasNoSign) {
   LossHistory history;
   history.Add(0, 10, -std::numeric_limits<double>::quiet_NaN());

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "common/rpc/grpc_status.h"
 #include "common/wire/routing_table.h"
 #include "common/wire/smallest_cut.h"
@@ -27,6 +29,7 @@ namespace syncline::worker {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -55,6 +58,8 @@ class ValuePs {
   void BePast(std::vector<int64_t> smallest) {
     smallest_ = std::move(smallest);
   }
+  // The other workers are this many clocks ahead of whoever reads.
+  void BeAhead(int64_t clocks) { ahead_ = clocks; }
   // Values that are not finite are read for this clock.
   void SpoilValuesOf(int64_t clock) { spoilt_clock_ = clock; }
 
@@ -104,6 +109,9 @@ class ValuePs {
     const float value = pull.clock() == spoilt_clock_
                             ? std::numeric_limits<float>::quiet_NaN()
                             : 0.01f;
+    if (ahead_ > 0) {
+      response.mutable_header()->set_open_clock(pull.clock() + ahead_);
+    }
     for (const uint32_t id : pull.blocks()) {
       response.mutable_header()->add_blocks(id);
       const std::vector<float> values(
@@ -117,6 +125,7 @@ class ValuePs {
 
   const BlockMap* map_ = nullptr;
   int64_t spoilt_clock_ = -1;
+  int64_t ahead_ = 0;
   std::vector<int64_t> smallest_;  // one call at a time uses it
   WaitLog<std::string> log_;
   FakePs ps_;  // last: its threads use the rest
@@ -145,7 +154,7 @@ class TrainerTest : public ::testing::Test {
     trainer.on_progress = [](const WorkerProgress&) {};
     trainer_ = std::make_unique<Trainer>(
         *job_,
-        MakeJobExchange(*job_, {.shared_memory = false, .metrics = &metrics_}),
+        *MakeJobExchange(*job_, {.shared_memory = false, .metrics = &metrics_}),
         trainer);
   }
 
@@ -221,6 +230,43 @@ TEST_F(TrainerTest, AnotherRankPushesAndPullsOnly) {
                                      "push 3: 16 samples, finished"));
 }
 
+// Clocks that end without some workers, at 16 samples of each of two workers.
+JobSpec JobWithBackups(uint32_t epochs) {
+  JobSpec spec = SmallJob(epochs);
+  spec.mutable_training()->set_batch_size(16);
+  spec.mutable_resources()->set_workers(2);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::SYNC_WITH_BACKUPS);
+  spec.mutable_consistency()->set_needed(1);
+  return spec;
+}
+
+TEST_F(TrainerTest, AStepThatIsNotLeftOutHasItsValues) {
+  Prepare(JobWithBackups(/*epochs=*/10), /*rank=*/1, /*workers=*/2);
+  ps_.BeAhead(2);
+  ASSERT_EQ(trainer_->Run(), absl::OkStatus());
+  // After four tries it goes on where it is, and at the job's last clock.
+  EXPECT_THAT(ps_.log(),
+              ElementsAre("pull 0", "push 0: 16 samples, pull 1", "pull 3",
+                          "pull 5", "pull 7", "pull 9",
+                          "push 9: 16 samples, pull 10", "pull 12", "pull 14",
+                          "pull 16", "pull 18", "push 18: 16 samples, pull 19",
+                          "push 19: 16 samples, finished"));
+  EXPECT_EQ(trainer_->Totals().clock(), 20);
+}
+
+TEST_F(TrainerTest, TheChiefMakesTheLastStepThoughTheJobIsPastIt) {
+  JobSpec spec = JobWithBackups(/*epochs=*/1);
+  spec.mutable_training()->set_batch_size(8);
+  Prepare(spec, /*rank=*/0, /*workers=*/2);
+  ps_.BeAhead(3);
+  ASSERT_EQ(trainer_->Run(), absl::OkStatus());
+  EXPECT_THAT(ps_.log(), ElementsAre("announce cut 4", "Init", "pull 0",
+                                     "push 0: 8 samples, pull 1", "pull 3",
+                                     "push 3: 8 samples, finished",
+                                     "pull 4 at the cut", "EndCut"));
+  EXPECT_EQ(trainer_->Totals().clock(), 4);
+}
+
 TEST_F(TrainerTest, MaxClocksEndsTheJobInsideAnEpoch) {
   JobSpec spec = SmallJob(/*epochs=*/5);
   spec.mutable_training()->set_max_clocks(1);
@@ -229,6 +275,26 @@ TEST_F(TrainerTest, MaxClocksEndsTheJobInsideAnEpoch) {
   EXPECT_THAT(ps_.log(), ElementsAre("announce cut 1", "Init", "pull 0",
                                      "push 0: 32 samples, finished",
                                      "pull 1 at the cut", "EndCut"));
+}
+
+TEST_F(TrainerTest, TheHistoryHasTheRateOfEachClocksRegime) {
+  JobSpec spec = SmallJob(/*epochs=*/2);
+  spec.mutable_learning_rate()->set_base(0.5f);
+  Prepare(spec);
+  ASSERT_EQ(job_->regimes.Add({.first_clock = 2, .learning_rate_factor = 0.5},
+                              /*begun=*/0),
+            absl::OkStatus());
+  ASSERT_EQ(trainer_->Run(), absl::OkStatus());
+  std::vector<double> rates;
+  for (const HistoryPoint& point : trainer_->History(absl::UnixEpoch())) {
+    rates.push_back(point.learning_rate);
+  }
+  EXPECT_THAT(rates, ElementsAre(0.5, 0.5, 0.25, 0.25));
+  const std::vector<std::string> lines =
+      absl::StrSplit(trainer_->HistoryCsv(), '\n');
+  ASSERT_GE(lines.size(), 5u);
+  EXPECT_THAT(lines[2], EndsWith(",0.5"));
+  EXPECT_THAT(lines[3], EndsWith(",0.25"));
 }
 
 TEST_F(TrainerTest, ASkippedStepClosesItsClockWithoutSamples) {

@@ -107,7 +107,9 @@ class ClusterCoreTest : public ::testing::Test {
   // "1 registered" ...: the commands of the last event.
   std::vector<std::string> Commands() const {
     static constexpr const char* kNames[] = {
-        "", "registered", "prepare", "run", "stop", "shutdown", "profile"};
+        "",        "registered",    "prepare",
+        "run",     "stop",          "shutdown",
+        "profile", "change regime", "write checkpoint"};
     std::vector<std::string> commands;
     for (const ClusterAction& action : actions_) {
       if (auto* send = std::get_if<SendCommand>(&action)) {

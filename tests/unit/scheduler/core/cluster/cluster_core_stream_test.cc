@@ -76,6 +76,44 @@ TEST_F(ClusterCoreStreamTest, AProcessThatComesBackGoesOnWithItsJob) {
   EXPECT_EQ(State(job_), SUCCEEDED);
 }
 
+TEST_F(ClusterCoreStreamTest, ARevokedMemberIsLostAtOnce) {
+  Run();
+  const absl::Status revoked = absl::UnauthenticatedError("it is revoked");
+  actions_.clear();
+  core_.OnRevoked(1, revoked, now_, &actions_);
+  EXPECT_THAT(Ended(), ElementsAre("1 it is revoked"));
+  // It is not asked whether it lives.
+  EXPECT_THAT(Asked(), IsEmpty());
+  EXPECT_EQ(core_.membership().Find(1), nullptr);
+  EXPECT_EQ(core_.losses().at(ClusterCore::LossCause::kRevoked), 1u);
+  EXPECT_THAT(Commands(), ElementsAre("2 stop"));
+  Released(2, job_);
+  EXPECT_EQ(State(job_), FAILED);
+  EXPECT_THAT(Reason(), HasSubstr("worker 0"));
+  EXPECT_THAT(Reason(), HasSubstr("it is revoked"));
+  // A stream that has not registered ends too.
+  actions_.clear();
+  core_.OnRevoked(7, revoked, now_, &actions_);
+  EXPECT_THAT(Ended(), ElementsAre("7 it is revoked"));
+  EXPECT_EQ(core_.lost_count(), 1u);
+}
+
+// Its calls are refused by others before the scheduler has noticed.
+TEST_F(ClusterCoreStreamTest, ARefusedMembersFailureWaitsForItsLoss) {
+  Run();
+  Done(1, /*released=*/false, absl::StatusCode::kUnauthenticated,
+       "ps 0 has refused a call");
+  EXPECT_EQ(State(job_), RUNNING);
+  now_ += absl::Seconds(1);
+  core_.OnRevoked(1, absl::UnauthenticatedError("it is revoked"), now_,
+                  &actions_);
+  Released(2, job_);
+  EXPECT_EQ(State(job_), FAILED);
+  EXPECT_THAT(Reason(), HasSubstr("was lost"));
+  EXPECT_THAT(Reason(), HasSubstr("it is revoked"));
+  EXPECT_EQ((*core_.FindJob(job_))->status().exit_code(), 138);
+}
+
 // As after a scheduler was frozen: the end of the old stream, which is queued,
 // and the new registration are handled in any order.
 TEST_F(ClusterCoreStreamTest, TheNewStreamMayComeBeforeTheEndOfTheOldOne) {

@@ -4,7 +4,8 @@
 // is free, lost, forgotten or restored. The parts beside:
 // cluster_core_queue_test.cc, cluster_core_address_test.cc (members that are
 // asked at their addresses), cluster_core_stream_test.cc (streams that break),
-// cluster_core_profile_test.cc.
+// cluster_core_reattach_test.cc (schedulers that start anew),
+// cluster_core_profile_test.cc, cluster_core_quota_test.cc.
 
 #include "scheduler/core/cluster/cluster_core.h"
 

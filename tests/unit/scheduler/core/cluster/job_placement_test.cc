@@ -3,8 +3,11 @@
 
 #include "scheduler/core/cluster/job_placement.h"
 
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "scheduler/core/describe.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -15,7 +18,8 @@ using Decision = JobPlacement::Decision;
 
 constexpr absl::Duration kSettle = absl::Seconds(15);
 
-Job MakeJob(uint32_t workers, bool evaluated = false) {
+Job MakeJob(uint32_t workers, bool evaluated = false,
+            const EvaluateSpec& evaluate = {}) {
   StoredJob stored;
   stored.status.set_job_id("j-0001");
   stored.status.set_state(QUEUED);
@@ -23,6 +27,7 @@ Job MakeJob(uint32_t workers, bool evaluated = false) {
   spec->mutable_resources()->set_workers(workers);
   spec->mutable_resources()->set_ps(1);
   if (evaluated) spec->mutable_data()->mutable_test();
+  *spec->mutable_evaluate() = evaluate;
   return Job(std::move(stored),
              {.prepare_timeout = absl::Minutes(1), .grace = absl::Seconds(2)});
 }
@@ -68,6 +73,19 @@ TEST_F(JobPlacementTest, APoolCountsTheChiefAsAWorker) {
   EXPECT_TRUE(pool_.evaluators.empty());
 }
 
+TEST_F(JobPlacementTest, WhatAJobTakesIsNotThereAnyMore) {
+  AddWithGpu(WORKER);
+  Add(CHIEF);
+  Add(WORKER);
+  Add(PS);
+  EXPECT_TRUE(pool_.Take(MakeJob(2), 2));
+  EXPECT_EQ(pool_.free().workers, 1u);
+  EXPECT_EQ(pool_.free().gpu_workers, 1u) << "those without are enough";
+  EXPECT_EQ(pool_.free().ps, 0u);
+  EXPECT_FALSE(pool_.Take(MakeJob(1), 1)) << "there is no ps for it";
+  EXPECT_EQ(pool_.free().workers, 1u);
+}
+
 TEST_F(JobPlacementTest, AJobStartsOrWaitsForRunningOnes) {
   const Job job = MakeJob(2);
   Add(CHIEF);
@@ -77,6 +95,66 @@ TEST_F(JobPlacementTest, AJobStartsOrWaitsForRunningOnes) {
   EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
   EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
               HasSubstr("needs 2 workers and 1 ps; free: 1 worker, 1 ps"));
+  Add(WORKER);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+TEST_F(JobPlacementTest, OneWhoseCheckpointsAreEvaluatedWaitsForAnEvaluator) {
+  EvaluateSpec evaluate;
+  evaluate.set_checkpoints(true);
+  const Job job = MakeJob(1, /*evaluated=*/true, evaluate);
+  Add(CHIEF);
+  Add(PS);
+  now_ += absl::Hours(1);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kPass);
+  EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
+              HasSubstr("start syncline-worker --task=evaluator"));
+  Add(EVALUATOR, /*is_free=*/false);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
+              HasSubstr("the cluster's evaluator to be free"));
+  Add(EVALUATOR);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+// Also: it does not hold up the others for one that it could never have.
+TEST_F(JobPlacementTest, AJobOfGpusWaitsForAnEvaluatorWithAGpu) {
+  StoredJob stored;
+  stored.status.set_job_id("j-0001");
+  stored.status.set_state(QUEUED);
+  JobSpec* const spec = stored.status.mutable_spec();
+  spec->mutable_resources()->set_workers(1);
+  spec->mutable_resources()->set_ps(1);
+  spec->mutable_resources()->set_device(ResourcesSpec::CUDA);
+  spec->mutable_data()->mutable_test();
+  spec->mutable_evaluate()->set_checkpoints(true);
+  const Job job(std::move(stored), {});
+  AddWithGpu(CHIEF);
+  Add(PS);
+  Add(EVALUATOR);
+  now_ += absl::Hours(1);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kPass);
+  EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
+              HasSubstr("an evaluator with a GPU, which"));
+  AddWithGpu(EVALUATOR, /*is_free=*/false);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
+              HasSubstr("the cluster's evaluator to be free"));
+  AddWithGpu(EVALUATOR);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+TEST_F(JobPlacementTest, OneThatOnlyEvaluatesNeedsNoPs) {
+  EvaluateSpec evaluate;
+  evaluate.set_only(true);
+  const Job job = MakeJob(1, /*evaluated=*/true, evaluate);
+  EXPECT_FALSE(job.WantsEvaluator());
+  now_ += absl::Hours(1);
+  Add(WORKER, /*is_free=*/false);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kHoldUp);
+  Add(EVALUATOR);
+  EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+  pool_ = {};
   Add(WORKER);
   EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
 }
@@ -161,6 +239,34 @@ TEST_F(JobPlacementTest, AnEvaluatorIsAwaitedWhileTheClusterComesTogether) {
   EXPECT_EQ(placement_.Decide(job, with_evaluator, now_), Decision::kStart);
   now_ += kSettle;
   EXPECT_EQ(placement_.Decide(job, pool_, now_), Decision::kStart);
+}
+
+// A job whose next attempt is put off: behind it others wait as long as they do
+// for members that may come, and no longer.
+TEST_F(JobPlacementTest, AnAttemptIsNotBegunBeforeItsTime) {
+  for (const double backoff : {5.0, 60.0}) {
+    StoredJob stored;
+    stored.status.set_job_id("j-0001");
+    stored.status.set_state(QUEUED);
+    stored.status.mutable_spec()->mutable_restart()->set_backoff_seconds(
+        backoff);
+    for (const JobState state : {QUEUED, PREPARING, QUEUED}) {
+      JobTransition* const transition = stored.status.add_transitions();
+      transition->set_state(state);
+      *transition->mutable_time() = ToTimestamp(now_);
+    }
+    const Job job(std::move(stored), {});
+    Add(WORKER);
+    Add(PS);
+    EXPECT_EQ(placement_.Decide(job, pool_, now_),
+              backoff > 15 ? Decision::kPass : Decision::kHoldUp);
+    EXPECT_THAT(placement_.WaitingText(job, pool_, now_),
+                HasSubstr("its next attempt, which begins "));
+    const absl::Time due = now_ + absl::Seconds(backoff);
+    EXPECT_EQ(placement_.Decide(job, pool_, due - absl::Seconds(1)),
+              Decision::kHoldUp);
+    EXPECT_EQ(placement_.Decide(job, pool_, due), Decision::kStart);
+  }
 }
 
 }  // namespace

@@ -80,14 +80,14 @@ TEST_F(JobRecordsTest, AKeyFindsTheSameWorkAndRefusesOther) {
   Artifact model = stored.status.artifacts(0);
   records_.Add(std::move(stored));
   EXPECT_TRUE(records_.HasClientKey("mine"));
-  EXPECT_EQ(**records_.FindRepeated("mine", spec, model), "j-0001");
-  EXPECT_EQ(*records_.FindRepeated("", spec, model), std::nullopt);
-  EXPECT_EQ(*records_.FindRepeated("yours", spec, model), std::nullopt);
+  EXPECT_EQ(**records_.FindRepeated("mine", spec, {model}), "j-0001");
+  EXPECT_EQ(*records_.FindRepeated("", spec, {model}), std::nullopt);
+  EXPECT_EQ(*records_.FindRepeated("yours", spec, {model}), std::nullopt);
   model.set_size_bytes(5);
   JobSpec other = spec;
   other.set_name("two");
   const absl::Status refused =
-      records_.FindRepeated("mine", other, model).status();
+      records_.FindRepeated("mine", other, {model}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(refused.message(), HasSubstr("name"));
   EXPECT_THAT(refused.message(), HasSubstr("the model file"));

@@ -38,5 +38,20 @@ TEST(EvaluationHistoryTest, EverySecondOneGoesAndTheFirstStays) {
   EXPECT_EQ(job.evaluations().rbegin()->clock(), kEvaluationsMax);
 }
 
+TEST(EvaluationHistoryTest, TheBestOneIsForgottenAndTheRestStays) {
+  JobStatus job;
+  EXPECT_FALSE(ForgetBest(&job));
+  for (const bool best : {true, false, true}) {
+    Evaluation evaluation;
+    evaluation.set_best(best);
+    evaluation.set_samples(7);
+    AddEvaluation(evaluation, &job);
+  }
+  EXPECT_TRUE(ForgetBest(&job));
+  EXPECT_FALSE(ForgetBest(&job));
+  ASSERT_EQ(job.evaluations_size(), 3);
+  EXPECT_EQ(job.evaluations(2).samples(), 7u);
+}
+
 }  // namespace
 }  // namespace syncline::scheduler

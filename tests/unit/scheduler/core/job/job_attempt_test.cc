@@ -1,12 +1,14 @@
-// Attempts of a job that a policy lets try again. The simulation of the cluster
+// Attempts of a job that asks for restarts. The simulation of the cluster
 // has what follows for its members.
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
-#include "absl/strings/string_view.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/exit_codes.h"
+#include "common/job/checkpoint_trouble.h"
+#include "common/job/restart_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/core/job/job.h"
@@ -17,17 +19,18 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
-// The second attempt begins at clock 20; there is no third one.
-std::optional<int64_t> OnceFromClock20(const JobStatus& job, absl::string_view,
-                                       int exit_code) {
-  if (job.attempt() > 1 || exit_code != kExitRetryable) return std::nullopt;
-  return 20;
+// There is a second attempt, and no third one.
+RestartSpec Once() {
+  RestartSpec restart;
+  restart.set_max(1);
+  return restart;
 }
 
 class JobAttemptTest : public JobTest {
  protected:
-  JobAttemptTest() : JobTest(OnceFromClock20) {}
+  JobAttemptTest() : JobTest(Once()) {}
 
   void Evaluate(uint32_t epoch, int64_t clock) {
     WorkerReport report;
@@ -45,9 +48,18 @@ class JobAttemptTest : public JobTest {
     }
     return assignment;
   }
-  // The first attempt fails, and its members leave.
+  void Checkpoint(int64_t clock, const std::vector<std::string>& deleted = {}) {
+    WorkerReport report;
+    report.mutable_checkpoint()->set_path(absl::StrCat("/c/", clock));
+    report.mutable_checkpoint()->set_clock(clock);
+    report.mutable_deleted_checkpoints()->Add(deleted.begin(), deleted.end());
+    job_.OnReport(kChief, report, now_, &actions_);
+  }
+  // The first attempt fails after a checkpoint at clock 20, and its members
+  // leave.
   void FailOnce() {
     StartAndRun();
+    Checkpoint(20);
     Gone(kWorker, "stream closed");
     Gone(kChief);
     Gone(kPs);
@@ -58,14 +70,18 @@ TEST_F(JobAttemptTest, ALostMemberEndsTheAttemptAndNotTheJob) {
   StartAndRun();
   EXPECT_EQ(Assigned().attempt(), 1u);
   EXPECT_EQ(Assigned().start_clock(), 0);
+  EXPECT_FALSE(Assigned().has_start_from());
+  Checkpoint(20);
   Gone(kWorker, "stream closed");
   EXPECT_EQ(state(), QUEUED);
   EXPECT_FALSE(job_.TakeFailure());
-  EXPECT_THAT(reason(), AllOf(HasSubstr("attempt 1 has failed: "),
-                              HasSubstr("was lost: stream closed"),
-                              HasSubstr("begins at clock 20")));
+  EXPECT_THAT(reason(),
+              AllOf(HasSubstr("worker 4 at h:1 (incarnation"),
+                    HasSubstr("was lost: stream closed; last clock 0"),
+                    HasSubstr("; attempt 2 goes on from the checkpoint at "
+                              "clock 20 (restart 1 of at most 1 within 1h)")));
   EXPECT_TRUE(job_.stopping());  // its members are told to stop
-  EXPECT_THAT(job_.StopReason(), HasSubstr("attempt 1 has failed"));
+  EXPECT_THAT(job_.StopReason(), HasSubstr("was lost: stream closed"));
   EXPECT_THAT(job_.status().waiting_for(), HasSubstr("members of attempt 1"));
   Gone(kChief);
   EXPECT_FALSE(job_.IsWaiting());
@@ -81,11 +97,14 @@ TEST_F(JobAttemptTest, TheNextOneHasItsNumberSecretAndClock) {
   job_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "other",
              now_, &actions_);
   EXPECT_EQ(state(), PREPARING);
-  EXPECT_THAT(reason(), HasSubstr(", attempt 2 from clock 20"));
+  EXPECT_THAT(reason(),
+              HasSubstr(", attempt 2, from the checkpoint at clock 20"));
   const JobAssignment assignment = Assigned();
   EXPECT_EQ(assignment.attempt(), 2u);
   EXPECT_EQ(assignment.job_secret(), "other");
   EXPECT_EQ(assignment.start_clock(), 20);
+  EXPECT_EQ(assignment.start_from().path(), "/c/20");
+  EXPECT_EQ(assignment.start_from().attempt(), 1u);
   EXPECT_EQ(assignment.workers_size(), 1);
   EXPECT_EQ(job_.status().workers_size(), 1);
   EXPECT_NE(first.secret, job_.pass().secret);
@@ -107,6 +126,7 @@ TEST_F(JobAttemptTest, WhatCameAfterTheClockIsForgotten) {
   StartAndRun();
   Evaluate(1, 10);
   Evaluate(2, 20);
+  Checkpoint(20);
   Evaluate(3, 30);
   Done(kWorker);
   ASSERT_EQ(job_.status().done_ranks_size(), 1);
@@ -120,6 +140,23 @@ TEST_F(JobAttemptTest, WhatCameAfterTheClockIsForgotten) {
   Done(kChief, kUnavailable, "the ps does not answer");
   EXPECT_EQ(state(), QUEUED);
   EXPECT_EQ(job_.status().evaluations_size(), 2);
+  EXPECT_EQ(job_.status().checkpoints_size(), 1);
+}
+
+// The files of the best one so far were with a member that has left.
+TEST_F(JobAttemptTest, TheBestEvaluationIsOneOfTheLastAttempt) {
+  StartAndRun();
+  WorkerReport report;
+  report.mutable_evaluation()->set_epoch(1);
+  report.mutable_evaluation()->set_clock(10);
+  report.mutable_evaluation()->set_best(true);
+  job_.OnReport(kChief, report, now_, &actions_);
+  Checkpoint(20);
+  Gone(kPs, "silent");
+  EXPECT_THAT(reason(),
+              HasSubstr("\nwarning: best.onnx will be the best from"));
+  ASSERT_EQ(job_.status().evaluations_size(), 1);
+  EXPECT_FALSE(job_.status().evaluations(0).best());
 }
 
 TEST_F(JobAttemptTest, ThereIsAnEndToAttempts) {
@@ -127,10 +164,169 @@ TEST_F(JobAttemptTest, ThereIsAnEndToAttempts) {
   Start();
   for (const SessionId session : {kChief, kWorker, kPs}) Prepare(session);
   EXPECT_EQ(state(), RUNNING);
+  Report(kWorker, 30);
   Gone(kWorker, "stream closed");
   EXPECT_EQ(state(), FAILED);
+  EXPECT_THAT(reason(),
+              HasSubstr("not restarted: restart.max allows 1 within"));
   EXPECT_EQ(job_.status().exit_code(), kExitRetryable);
   EXPECT_TRUE(job_.TakeFailure());
+}
+
+TEST_F(JobAttemptTest, WithoutACheckpointItBeginsAnewAndSaysSo) {
+  StartAndRun();
+  Gone(kWorker, "stream closed");
+  EXPECT_THAT(reason(), HasSubstr("; attempt 2 goes on from clock 0 and the "
+                                  "initial values: there is no checkpoint ("));
+}
+
+TEST_F(JobAttemptTest, CheckpointsAreInTheRecordUntilTheyAreDeleted) {
+  StartAndRun();
+  Checkpoint(20);
+  actions_.clear();
+  Checkpoint(40);
+  ASSERT_FALSE(actions_.empty());
+  const auto* const persist = std::get_if<PersistJob>(&actions_[0]);
+  ASSERT_NE(persist, nullptr);
+  EXPECT_TRUE(persist->durable) << "the next attempt starts from it";
+  Checkpoint(40);  // a repeat
+  Checkpoint(60, {"/c/20", "/c/60", "/c/7"});
+  ASSERT_EQ(job_.status().checkpoints_size(), 2);
+  EXPECT_EQ(job_.status().checkpoints(0).path(), "/c/40");
+  EXPECT_EQ(job_.status().checkpoints(1).path(), "/c/60");
+}
+
+TEST_F(JobAttemptTest, ACheckpointThatFailsIsToldUntilOneIsWhole) {
+  StartAndRun();
+  WorkerReport report;
+  report.set_activity("no checkpoint: at clock 20: ps:0 at h:1: disk full");
+  job_.OnReport(kChief, report, now_, &actions_);
+  EXPECT_EQ(job_.status().waiting_for(),
+            "no checkpoint: at clock 20: ps:0 at h:1: disk full");
+  report.set_activity("storing trained.onnx");
+  job_.OnReport(kWorker, report, now_, &actions_);
+  EXPECT_EQ(job_.status().waiting_for(),
+            "worker 4 at h:1: storing trained.onnx; no checkpoint: at clock "
+            "20: ps:0 at h:1: disk full");
+  Checkpoint(40);
+  EXPECT_EQ(job_.status().waiting_for(),
+            "worker 4 at h:1: storing trained.onnx");
+}
+
+TEST_F(JobAttemptTest, NothingWaitsForACheckpoint) {
+  StartAndRun();
+  WorkerReport report;
+  report.set_activity("no checkpoint: at clock 20: disk full");
+  job_.OnReport(kChief, report, now_, &actions_);
+  Gone(kWorker, "stream closed");
+  EXPECT_THAT(reason(), Not(HasSubstr("disk full")));
+}
+
+TEST_F(JobAttemptTest, ADamagedCheckpointGivesWayToTheOneBefore) {
+  const std::string torn = absl::StrCat(": ", kDamagedCheckpoint, ": torn");
+  StartAndRun();
+  Checkpoint(20);
+  Checkpoint(40);
+  Gone(kWorker, "stream closed");
+  Gone(kChief);
+  Gone(kPs);
+  Start();
+  EXPECT_EQ(Assigned().start_from().path(), "/c/40");
+  Prepare(kChief);
+  Prepare(kWorker);
+  Prepare(kPs, {"job j: checkpoint /c/40" + torn});
+  EXPECT_EQ(state(), QUEUED);
+  EXPECT_THAT(reason(),
+              AllOf(HasSubstr("warning: the checkpoint in /c/40 cannot be "
+                              "read: ps 7 at h:1: job j: checkpoint /c/40"),
+                    HasSubstr("goes on from the checkpoint at clock 20")));
+  for (const SessionId session : {kChief, kWorker, kPs}) Gone(session);
+  Start();
+  EXPECT_EQ(Assigned().start_clock(), 20);
+  // There is none before this one.
+  Prepare(kPs, {"job j: checkpoint /c/20" + torn});
+  Prepare(kChief);
+  Prepare(kWorker);
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(job_.status().exit_code(), kExitFailed);
+}
+
+TEST_F(JobAttemptTest, OtherProblemsAreNoReasonToGoBack) {
+  StartAndRun();
+  Checkpoint(20);
+  Checkpoint(40);
+  Gone(kWorker, "stream closed");
+  Gone(kChief);
+  Gone(kPs);
+  Start();
+  Prepare(kPs, {absl::StrCat("checkpoint /c/40: ", kDamagedCheckpoint)});
+  Prepare(kChief, {"data.train: no file"});
+  Prepare(kWorker);
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(job_.status().checkpoints_size(), 2);
+}
+
+// It says nothing of the checkpoint that one ps lacks a disk or memory.
+TEST_F(JobAttemptTest, ACheckpointThatAPsDoesNotSeeStaysInTheRecord) {
+  RestartSpec twice;
+  twice.set_max(2);
+  Job job(Stored(twice), Options());
+  const auto start = [&] {
+    job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "s", now_,
+              &actions_);
+  };
+  const auto prepare = [&](const std::string& problem) {
+    JobPrepared prepared;
+    job.OnPrepared(kChief, prepared, now_, &actions_);
+    if (!problem.empty()) prepared.add_problems(problem);
+    job.OnPrepared(kPs, prepared, now_, &actions_);
+  };
+  const auto leave = [&] {
+    for (const SessionId session : {kChief, kPs}) {
+      job.OnGone(session, "", now_, &actions_);
+    }
+  };
+  const std::string unseen = absl::StrCat(
+      "job j, ps:0: checkpoint /c/40: ", kUnseenCheckpoint, ": no such file");
+  start();
+  prepare("");
+  for (const int64_t clock : {20, 40}) {
+    WorkerReport report;
+    report.mutable_checkpoint()->set_path(absl::StrCat("/c/", clock));
+    report.mutable_checkpoint()->set_clock(clock);
+    job.OnReport(kChief, report, now_, &actions_);
+  }
+  leave();
+  start();
+  prepare(unseen);
+  EXPECT_EQ(job.status().state(), QUEUED);
+  EXPECT_THAT(job.status().transitions().rbegin()->reason(),
+              AllOf(HasSubstr("ps 7 at h:1: job j, ps:0: checkpoint /c/40: "
+                              "this member cannot see the checkpoint"),
+                    HasSubstr("goes on from the checkpoint at clock 40 "
+                              "(restart 2 of at most 2 within 1h)")));
+  leave();
+  start();
+  prepare(unseen);
+  EXPECT_EQ(job.status().state(), FAILED);
+  EXPECT_EQ(job.status().exit_code(), kExitRetryable);
+  EXPECT_THAT(job.status().transitions().rbegin()->reason(),
+              HasSubstr("not restarted: restart.max allows 2 within"));
+  EXPECT_EQ(job.status().checkpoints_size(), 2);
+}
+
+TEST_F(JobAttemptTest, APsWithoutRoomCostsNoCheckpoint) {
+  StartAndRun();
+  Checkpoint(20);
+  Checkpoint(40);
+  for (const SessionId session : {kWorker, kChief, kPs}) Gone(session, "dead");
+  Start();
+  Prepare(kPs, {"checkpoint /c/40: table 'emb': --table-memory has no room"});
+  Prepare(kChief);
+  Prepare(kWorker);
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(job_.status().exit_code(), kExitFailed);
+  EXPECT_EQ(job_.status().checkpoints_size(), 2);
 }
 
 TEST_F(JobAttemptTest, APermanentFaultIsNotTriedAgain) {
@@ -165,26 +361,154 @@ TEST_F(JobAttemptTest, TheLimitOfTimeCountsFromTheFirst) {
 
 TEST_F(JobAttemptTest, ARestartedSchedulerGoesOnWithTheNext) {
   StartAndRun();
+  Checkpoint(20);
   StoredJob stored = Stored();
   stored.status = job_.status();
-  Job restarted(stored, {.prepare_timeout = absl::Seconds(60),
-                         .grace = absl::Seconds(2),
-                         .retry = OnceFromClock20});
+  Job restarted(stored, Options());
   restarted.OnRestart(now_, &actions_);
   EXPECT_TRUE(restarted.IsWaiting());
+  EXPECT_EQ(restarted.restart_time(), now_ + absl::Seconds(1));
+  // The next scheduler knows it all, too.
   stored.status = restarted.status();
-  // The policy, which would name another clock now, is not asked again.
-  Job again(stored, {.prepare_timeout = absl::Seconds(60),
-                     .grace = absl::Seconds(2),
-                     .retry = [](const JobStatus&, absl::string_view,
-                                 int) -> std::optional<int64_t> {
-                       ADD_FAILURE() << "asked for a clock that is known";
-                       return 10;
-                     }});
+  Job again(stored, Options());
+  EXPECT_EQ(again.restart_time(), now_ + absl::Seconds(1));
   again.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "third",
               now_, &actions_);
   EXPECT_EQ(Assigned().attempt(), 2u);
   EXPECT_EQ(Assigned().start_clock(), 20);
+}
+
+// Else the next attempt would start from one that has been deleted.
+TEST_F(JobAttemptTest, CheckpointsMadeWhileTheSchedulerWasAwayCount) {
+  StartAndRun();
+  Checkpoint(20);
+  StoredJob stored = Stored(Once());
+  stored.status = job_.status();
+  Job restarted(stored, Options());
+  restarted.OnRestart(now_, &actions_);
+  ASSERT_TRUE(restarted.IsWaiting());
+  WorkerReport report;
+  report.set_attempt(1);
+  report.mutable_checkpoint()->set_clock(40);
+  report.mutable_checkpoint()->set_path("/c/40");
+  report.add_deleted_checkpoints("/c/20");
+  Member chief = At(kChief, CHIEF, 0).member;
+  Member other = At(kWorker, WORKER, 4).member;
+  other.set_pid(7);
+  restarted.OnLateCheckpoint(other, report, &actions_);
+  EXPECT_EQ(restarted.status().checkpoints(0).clock(), 20) << "not the chief";
+  report.set_attempt(2);
+  restarted.OnLateCheckpoint(chief, report, &actions_);
+  EXPECT_EQ(restarted.status().checkpoints(0).clock(), 20)
+      << "not that attempt";
+  report.set_attempt(1);
+  restarted.OnLateCheckpoint(chief, report, &actions_);
+  ASSERT_EQ(restarted.status().checkpoints_size(), 1);
+  EXPECT_EQ(restarted.status().checkpoints(0).clock(), 40);
+  EXPECT_EQ(restarted.status().progress().clock(), 40);
+  // The next attempt prepares already: what it starts from may be gone.
+  restarted.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "s",
+                  now_, &actions_);
+  EXPECT_EQ(Assigned().start_clock(), 40);
+  report.mutable_checkpoint()->set_clock(60);
+  report.mutable_checkpoint()->set_path("/c/60");
+  report.clear_deleted_checkpoints();
+  report.add_deleted_checkpoints("/c/40");
+  restarted.OnLateCheckpoint(other, report, &actions_);
+  EXPECT_EQ(restarted.status().checkpoints(0).clock(), 40) << "not the chief";
+  restarted.OnLateCheckpoint(chief, report, &actions_);
+  ASSERT_EQ(restarted.status().checkpoints_size(), 1);
+  EXPECT_EQ(restarted.status().checkpoints(0).clock(), 60);
+  EXPECT_EQ(restarted.status().checkpoints(0).attempt(), 1u);
+}
+
+// Earlier ones may have been deleted for it.
+TEST_F(JobAttemptTest, CheckpointsMadeWhileTheMembersLeaveCount) {
+  StartAndRun();
+  Checkpoint(20);
+  Gone(kWorker, "stream closed");
+  ASSERT_EQ(state(), QUEUED);
+  ASSERT_FALSE(job_.IsWaiting());
+  WorkerReport report;
+  report.set_attempt(1);
+  report.mutable_checkpoint()->set_clock(40);
+  report.mutable_checkpoint()->set_path("/c/40");
+  report.add_deleted_checkpoints("/c/20");
+  const Member chief = At(kChief, CHIEF, 0).member;
+  actions_.clear();
+  job_.OnLateCheckpoint(chief, report, &actions_);
+  ASSERT_EQ(job_.status().checkpoints_size(), 1);
+  EXPECT_EQ(job_.status().checkpoints(0).path(), "/c/40");
+  EXPECT_EQ(job_.status().progress().clock(), 40);
+  ASSERT_FALSE(actions_.empty());
+  EXPECT_NE(std::get_if<PersistJob>(&actions_[0]), nullptr);
+  EXPECT_THAT(job_.status().waiting_for(), HasSubstr("members of attempt 1"));
+  Gone(kChief);
+  Gone(kPs);
+  Start();
+  EXPECT_EQ(Assigned().start_clock(), 40);
+  // Another attempt has begun.
+  report.mutable_checkpoint()->set_clock(60);
+  job_.OnLateCheckpoint(chief, report, &actions_);
+  EXPECT_EQ(job_.status().checkpoints_size(), 1);
+  // A job that has ended can be resumed, so its latest one is to be known.
+  job_.Cancel("", now_, &actions_);
+  report.set_attempt(2);
+  report.add_deleted_checkpoints("/c/40");
+  report.mutable_checkpoint()->set_path("/c/60");
+  job_.OnLateCheckpoint(chief, report, &actions_);
+  ASSERT_EQ(job_.status().checkpoints_size(), 1);
+  EXPECT_EQ(job_.status().checkpoints(0).path(), "/c/60");
+}
+
+// Restarts are counted in what the record shows of them.
+TEST_F(JobAttemptTest, TheLargestNumberOfRestartsHasAnEnd) {
+  RestartSpec restart;
+  restart.set_max(kRestartsMax);
+  Job job(Stored(restart), Options());
+  uint32_t attempts = 0;
+  for (; attempts < 200 && !job.IsOver(); ++attempts) {
+    job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "s", now_,
+              &actions_);
+    for (const SessionId session : {kChief, kPs}) {
+      job.OnPrepared(session, JobPrepared(), now_, &actions_);
+    }
+    WorkerReport report;
+    report.mutable_progress()->set_clock(attempts + 1);
+    job.OnReport(kChief, report, now_, &actions_);
+    for (const SessionId session : {kChief, kPs}) {
+      job.OnGone(session, "stream closed", now_, &actions_);
+    }
+    actions_.clear();
+  }
+  EXPECT_EQ(job.status().state(), FAILED);
+  EXPECT_EQ(attempts, kRestartsMax + 1);
+}
+
+TEST_F(JobAttemptTest, TheRecordIsBounded) {
+  RestartSpec restart = Once();
+  restart.set_max(1000);
+  Job job(Stored(restart), Options());
+  for (int attempt = 1; attempt <= 200; ++attempt) {
+    job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "s", now_,
+              &actions_);
+    for (const SessionId session : {kChief, kPs}) {
+      job.OnPrepared(session, JobPrepared(), now_, &actions_);
+    }
+    ASSERT_EQ(job.status().state(), RUNNING);
+    WorkerReport report;
+    report.mutable_progress()->set_clock(attempt);
+    job.OnReport(kChief, report, now_, &actions_);
+    for (const SessionId session : {kChief, kPs}) {
+      job.OnGone(session, std::string(5000, 'x'), now_, &actions_);
+    }
+    actions_.clear();
+  }
+  EXPECT_TRUE(job.IsWaiting());
+  EXPECT_EQ(job.status().attempt(), 200u);
+  EXPECT_LE(job.status().transitions_size(), 300);
+  EXPECT_EQ(job.status().transitions(0).reason(), "") << "the submission";
+  EXPECT_LT(job.status().ByteSizeLong(), 500u << 10);
 }
 
 }  // namespace

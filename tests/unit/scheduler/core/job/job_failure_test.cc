@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/job/orphaned_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/core/job/job.h"
@@ -49,6 +51,17 @@ TEST_F(JobTest, ALossIsABetterReasonThanTheComplaintOfAWorker) {
   EXPECT_THAT(reason(), HasSubstr("ps 7"));
 }
 
+// As gRPC ends the calls of a server that shuts down.
+TEST_F(JobTest, ACallThatAStoppingPeerEndsIsItsLoss) {
+  StartAndRun();
+  Done(kWorker, static_cast<int>(absl::StatusCode::kCancelled), "PushPull");
+  EXPECT_EQ(state(), RUNNING);
+  Tick(absl::Seconds(1));
+  Gone(kPs, "stream closed");
+  EXPECT_THAT(reason(), HasSubstr("ps 7"));
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
 TEST_F(JobTest, AComplaintWithoutALossIsTheReasonAfterAMoment) {
   StartAndRun();
   Done(kWorker, kUnavailable, "connection refused");
@@ -71,6 +84,48 @@ TEST_F(JobTest, AMemberThatIsToldToStopIsWorthARetry) {
   StartAndRun();
   Done(kPs, 10, "stopped by SIGTERM");
   EXPECT_EQ(reason(), "ps 7 at h:1: stopped by SIGTERM");
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+// Each daemon stops its part by its own clock; who still calls one that has
+// stopped sees an error that is not the job's.
+TEST_F(JobTest, ACallThatAnAbsentSchedulerEndedIsWorthARetry) {
+  StartAndRun();
+  Done(kWorker, 1,
+       absl::StrCat("ps:7 at h:1: job j-0001 on ps:7 was closed: ",
+                    OrphanedText("h:9", absl::Seconds(3))));
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_THAT(reason(),
+              HasSubstr("scheduler at h:9 has been out of reach for 3s"));
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+TEST_F(JobTest, ACallThatCameAfterThatIsToo) {
+  StartAndRun();
+  Done(kWorker, 9,
+       absl::StrCat("job j-0001 is not open on this ps: it was closed: ",
+                    OrphanedText("h:9", absl::Seconds(3))));
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+TEST_F(JobTest, APsThatReleasedAnOrphanedJobSaysWhy) {
+  StartAndRun();
+  JobDone done;
+  done.set_message(OrphanedText("h:9", absl::Seconds(3)));
+  done.set_released(true);
+  job_.OnDone(kPs, done, now_, &actions_);
+  EXPECT_THAT(reason(), HasSubstr("was lost: it released the job: scheduler at "
+                                  "h:9 has been out of reach for 3s"));
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
+TEST_F(JobTest, AnOpeningThatAnAbsentSchedulerEndedIsWorthARetry) {
+  Start();
+  Prepare(kPs, {absl::StrCat("stopped while its shard was opened: ",
+                             OrphanedText("h:9", absl::Seconds(3)))});
+  Tick(absl::Seconds(3));
+  EXPECT_EQ(state(), FAILED);
   EXPECT_EQ(job_.status().exit_code(), 138);
 }
 

@@ -22,18 +22,24 @@ inline constexpr int kDeadlineExceeded = 4;
 
 class JobTest : public ::testing::Test {
  protected:
-  explicit JobTest(Job::RetryPolicy retry = nullptr)
-      : job_(Stored(), {.prepare_timeout = absl::Seconds(60),
-                        .grace = absl::Seconds(2),
-                        .retry = std::move(retry)}) {}
+  // `restart`: the job's, if it has one.
+  explicit JobTest(const std::optional<RestartSpec>& restart = std::nullopt)
+      : job_(Stored(restart), Options()) {}
 
-  static StoredJob Stored() {
+  static Job::Options Options() {
+    return {.prepare_timeout = absl::Seconds(60), .grace = absl::Seconds(2)};
+  }
+  static StoredJob Stored(
+      const std::optional<RestartSpec>& restart = std::nullopt) {
     StoredJob stored;
     stored.status.set_job_id("j-0001");
     stored.status.set_state(QUEUED);
     stored.status.add_transitions()->set_state(QUEUED);
     stored.status.mutable_spec()->mutable_limits()->set_max_seconds(100);
     stored.status.mutable_spec()->mutable_training()->set_epochs(1);
+    if (restart.has_value()) {
+      *stored.status.mutable_spec()->mutable_restart() = *restart;
+    }
     return stored;
   }
   static Job::Place At(SessionId session, TaskType type, uint32_t index) {

@@ -66,6 +66,18 @@ TEST(JobProgressTest, TheLastEpochIsNotPassed) {
   EXPECT_EQ(tracker.Summary(absl::Seconds(1)).seconds_left(), 0);
 }
 
+TEST(JobProgressTest, AnEarlyEndIsInTheEpochThatIsDone) {
+  JobProgressTracker tracker(1, 4);
+  tracker.OnReport(0, Report(50, 1, 1));
+  EXPECT_EQ(tracker.Summary(absl::Seconds(1)).epoch(), 3);
+  tracker.EndEarly();
+  EXPECT_EQ(tracker.Summary(absl::Seconds(1)).epoch(), 2);
+  JobProgressTracker at_once(1, 4);
+  at_once.OnReport(0, Report(0, 1, 1));
+  at_once.EndEarly();
+  EXPECT_EQ(at_once.Summary(absl::Seconds(1)).epoch(), 1);
+}
+
 TEST(JobProgressTest, LateAndForeignReportsChangeNothing) {
   JobProgressTracker tracker(1, 4);
   tracker.OnReport(0, Report(10, 1.0, 5));
@@ -73,6 +85,32 @@ TEST(JobProgressTest, LateAndForeignReportsChangeNothing) {
   tracker.OnReport(3, Report(1, 9.0, 5));
   EXPECT_EQ(tracker.MinClock(), 10);
   EXPECT_EQ(tracker.Summary(absl::Seconds(1)).loss(), 1.0);
+}
+
+TEST(JobProgressTest, GoesOnFromARecord) {
+  JobProgressTracker before(2, 4);
+  before.OnReport(0, Report(60, 1.0, 10));
+  before.OnReport(1, Report(50, 2.0, 20));
+  const JobProgress known = before.Summary(absl::Seconds(5));
+  JobProgressTracker tracker(2, 4);
+  tracker.Restore(known);
+  EXPECT_EQ(tracker.ClockOf(0), 60);
+  EXPECT_EQ(tracker.ClockOf(1), 50);
+  const JobProgress progress = tracker.Summary(absl::Seconds(5));
+  EXPECT_EQ(progress.clock(), 50);
+  EXPECT_EQ(progress.clocks_total(), 100);
+  EXPECT_EQ(progress.loss(), 1.5);
+  EXPECT_EQ(progress.samples_per_second(), 0);
+  EXPECT_TRUE(tracker.curve().empty());
+  // One that the record does not have is not before the slowest.
+  JobProgressTracker more(3, 4);
+  more.Restore(known);
+  EXPECT_EQ(more.ClockOf(2), 50);
+  // No clock goes back.
+  JobProgressTracker later(2, 4, /*start_clock=*/55);
+  later.Restore(known);
+  EXPECT_EQ(later.ClockOf(0), 60);
+  EXPECT_EQ(later.ClockOf(1), 55);
 }
 
 TEST(JobProgressTest, AReportWithoutStepsKeepsTheLoss) {

@@ -168,6 +168,28 @@ TEST_F(ProgressWatchdogTest, ALongEvaluationThatMovesIsEverybodysProgress) {
                              HasSubstr("evaluating, 29 of 30")));
 }
 
+// One of a checkpoint holds none.
+TEST_F(ProgressWatchdogTest, AnEvaluationThatHoldsNobodyExcusesNobody) {
+  ProgressWatchdog watchdog(kLimit, /*holds_workers=*/false);
+  Member worker;
+  worker.mutable_task()->set_type(WORKER);
+  worker.set_address("h:1");
+  worker.set_incarnation(kWorker);
+  watchdog.Begin(worker, kClocks, now_);
+  Member evaluator;
+  evaluator.mutable_task()->set_type(EVALUATOR);
+  evaluator.set_incarnation(kEvaluator);
+  watchdog.Begin(evaluator, 0, now_);
+  for (int done = 0; done < 11; ++done) {
+    EXPECT_EQ(watchdog.Check(now_).value_or(""), "");
+    now_ += kLimit / 10;
+    WorkerReport report;
+    report.set_activity("evaluating, " + std::to_string(done) + " of 30");
+    watchdog.OnReport(kEvaluator, report, now_);
+  }
+  EXPECT_THAT(watchdog.Check(now_).value_or(""), HasSubstr("worker 0 at h:1"));
+}
+
 TEST_F(ProgressWatchdogTest, AnEvaluatorThatWaitsForItsCutIsNotWatched) {
   Begin(kEvaluator, EVALUATOR, 0);
   Does(kEvaluator, "evaluating");

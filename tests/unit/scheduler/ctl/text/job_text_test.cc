@@ -226,6 +226,20 @@ TEST(JobDetailsTest, RatesOfAnEndedJobAreThoseOfTheWholeOfIt) {
   EXPECT_THAT(text, HasSubstr("  1,000 samples/s\n"));
 }
 
+TEST(JobDetailsTest, NameTheWorkerThatTheOthersWaitFor) {
+  JobStatus job = RunningJob();
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    WorkerProgress* const worker = job.mutable_progress()->add_workers();
+    worker->set_rank(rank);
+    worker->set_compute_seconds(rank == 1 ? 9 : 5);
+    worker->set_wait_seconds(rank == 1 ? 1 : 5);
+  }
+  const std::string text = JobDetails(job, absl::FromUnixSeconds(2000));
+  EXPECT_THAT(text, HasSubstr("wait 50%, pull 0%, data 0%\n"));
+  EXPECT_THAT(text, HasSubstr("wait 10%, pull 0%, data 0%  <- the others wait "
+                              "for it\n"));
+}
+
 TEST(CapacityWarningTest, OnlyWhereTheClusterIsTooSmall) {
   ClusterStatus cluster;
   cluster.add_members()->mutable_member()->mutable_task()->set_type(CHIEF);

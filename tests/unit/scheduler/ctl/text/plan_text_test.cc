@@ -40,6 +40,22 @@ PlanReport Report() {
   return report;
 }
 
+TEST(PlanTextTest, SaysWhatCopiesForCheckpointsTakeAndWhatFewerCost) {
+  PlanReport report = Report();
+  report.spec.mutable_checkpoint()->set_every_clocks(10);
+  for (PsPlan& ps : report.plan.ps) ps.copy_bytes = 6 << 20;
+  std::string text = PlanText(report);
+  EXPECT_THAT(text, testing::HasSubstr(R"(
+  checkpoint copies       6.0 MiB  of blocks pushed before they are written
+  total                  12.0 MiB
+)"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("too little")));
+  report.spec.mutable_checkpoint()->set_copy_bytes(1 << 20);
+  for (PsPlan& ps : report.plan.ps) ps.copy_bytes = 1 << 20;
+  text = PlanText(report);
+  EXPECT_THAT(text, testing::HasSubstr("wait until 5.0 MiB are written"));
+}
+
 TEST(PlanTextTest, SaysWhereMemoryAndTimeGo) {
   EXPECT_EQ(PlanText(Report()),
             R"(Job tiny: 3 workers, 2 ps, batch 32 in 4 parts

@@ -94,5 +94,29 @@ TEST_F(BoundaryTest, PatternsMatchWithinIt) {
   EXPECT_TRUE(IsOutside(MatchWithin(root_, Path("root/up/no*")).status()));
 }
 
+// What is closed to the jobs of no tenant.
+TEST_F(BoundaryTest, AClosedFolderIsOutside) {
+  ASSERT_TRUE(MakeDirs(Path("root/tenants/acme")).ok());
+  Write("root/tenants/acme/f", "of acme");
+  Write("root/a/f", "open");
+  Link("tenants/acme", "root/link");
+  DataRoot open_root = root_;
+  open_root.closed = "tenants";
+  for (const char* path : {"root/tenants/acme/f", "root/link/f"}) {
+    EXPECT_EQ(Content(path), "of acme");
+    EXPECT_TRUE(IsOutside(OpenWithin(open_root, Path(path)).status())) << path;
+  }
+  // A folder of that name elsewhere is as any other.
+  ASSERT_TRUE(MakeDirs(Path("root/a/b/tenants")).ok());
+  Write("root/a/b/tenants/f", "open");
+  EXPECT_TRUE(OpenWithin(open_root, Path("root/a/b/tenants/f")).ok());
+  // A pattern leaves it out.
+  const auto matches = MatchWithin(open_root, Path("root/[at]*/f"));
+  ASSERT_TRUE(matches.ok()) << matches.status();
+  EXPECT_THAT(*matches, ElementsAre(Path("root/a/f")));
+  EXPECT_TRUE(
+      IsOutside(MatchWithin(open_root, Path("root/tenants/*/f")).status()));
+}
+
 }  // namespace
 }  // namespace syncline::worker

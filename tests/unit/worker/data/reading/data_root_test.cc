@@ -42,5 +42,28 @@ TEST_F(DataRootTest, ARootMayBeALink) {
       "b.csv");
 }
 
+TEST_F(DataRootTest, ATenantHasAFolderOfItsOwn) {
+  const DataRoot root("/data", /*bounded=*/true);
+  const auto own = RootForTenant(root, "acme");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->path, "/data/tenants/acme");
+  EXPECT_TRUE(own->bounded);
+  EXPECT_EQ(own->closed, "");
+  const auto none = RootForTenant(root, "");
+  ASSERT_TRUE(none.ok());
+  EXPECT_EQ(none->path, "/data");
+  EXPECT_EQ(none->closed, "tenants");
+}
+
+TEST_F(DataRootTest, TenantsAreNotKeptApartWithoutABoundary) {
+  EXPECT_EQ(RootForTenant("/data", "acme").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(RootForTenant("/data", "")->closed, "");
+  for (const char* name : {"..", ".", "a/b", "../b"}) {
+    EXPECT_EQ(RootForTenant(DataRoot("/data", true), name).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 }  // namespace
 }  // namespace syncline::worker

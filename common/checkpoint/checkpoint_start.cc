@@ -1,0 +1,60 @@
+#include "common/checkpoint/checkpoint_start.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/checkpoint/manifest.h"
+#include "common/job/checkpoint_trouble.h"
+
+namespace syncline {
+
+bool TakesValuesOnly(const JobAssignment& assignment) {
+  const StartSpec& start = assignment.spec().start();
+  const CheckpointInfo& from = assignment.start_from();
+  return start.weights_only() && start.checkpoint() == from.path() &&
+         start.manifest_crc32c() == from.manifest_crc32c();
+}
+
+absl::Status CheckStart(const CheckpointManifest& manifest, uint32_t crc32c,
+                        const JobAssignment& assignment) {
+  const CheckpointInfo& from = assignment.start_from();
+  if (crc32c != from.manifest_crc32c()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(kDamagedCheckpoint, ": its manifest has the checksum ",
+                     absl::Hex(crc32c, absl::kZeroPad8),
+                     ", the job is to start from one with ",
+                     absl::Hex(from.manifest_crc32c(), absl::kZeroPad8),
+                     ": another checkpoint is there"));
+  }
+  const int64_t clock = TakesValuesOnly(assignment) ? 0 : manifest.clock();
+  if (assignment.start_clock() != clock) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the attempt begins at clock ", assignment.start_clock(),
+                     ", with this checkpoint it would at ", clock));
+  }
+  return CheckSameModel(manifest, assignment);
+}
+
+absl::Status WithFileTrouble(const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) return status;
+  return Annotate(status, absl::IsDataLoss(status) ? kDamagedCheckpoint
+                                                   : kUnseenCheckpoint);
+}
+
+absl::Status WithStartTrouble(const absl::Status& status,
+                              const JobAssignment& assignment) {
+  const char* trouble = nullptr;
+  if (status.code() == absl::StatusCode::kDataLoss) {
+    trouble = kDamagedCheckpoint;
+  } else if (status.code() == absl::StatusCode::kUnavailable) {
+    trouble = kUnseenCheckpoint;
+  }
+  if (trouble == nullptr || absl::StrContains(status.message(), trouble)) {
+    return status;
+  }
+  return Annotate(
+      status, absl::StrCat("checkpoint ", assignment.start_from().path(), ": ",
+                           trouble));
+}
+
+}  // namespace syncline

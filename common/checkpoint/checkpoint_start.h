@@ -1,0 +1,39 @@
+#ifndef SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_START_H_
+#define SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_START_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// What every member checks that begins with a checkpoint, and how it says that
+// it cannot. REQUIRES of all: the assignment has start_from.
+
+// True if the attempt takes values alone from its checkpoint: the one that the
+// job names with StartSpec.weights_only. A later attempt starts from one of the
+// job's own.
+bool TakesValuesOnly(const JobAssignment& assignment);
+
+// OK if the manifest, whose file has this checksum, is that of start_from, and
+// the job can take over its values at its clock. Errors: FailedPrecondition: it
+// is another checkpoint; CheckSameModel's.
+absl::Status CheckStart(const CheckpointManifest& manifest, uint32_t crc32c,
+                        const JobAssignment& assignment);
+
+// An error of a manifest or of a file, with kDamagedCheckpoint or
+// kUnseenCheckpoint (common/job/checkpoint_trouble.h). Another version's format
+// is no damage: all of the job's checkpoints may have it.
+absl::Status WithFileTrouble(const absl::Status& status);
+
+// `status`, with which the reading of the checkpoint's state has ended: with
+// the checkpoint's path, and with kDamagedCheckpoint or kUnseenCheckpoint if it
+// is DataLoss or Unavailable and does not say so.
+absl::Status WithStartTrouble(const absl::Status& status,
+                              const JobAssignment& assignment);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_START_H_

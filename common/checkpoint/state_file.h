@@ -1,0 +1,91 @@
+#ifndef SYNCLINE_COMMON_CHECKPOINT_STATE_FILE_H_
+#define SYNCLINE_COMMON_CHECKPOINT_STATE_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/state/shard_state_stream.h"
+#include "common/system/file_descriptor.h"
+
+namespace syncline {
+
+// A shard's state on its way into a file of its own: written from its beginning
+// to its end, in pieces of some MiB, and synced. The file is removed unless it
+// was finished. Thread-compatible.
+//
+// Errors: ResourceExhausted: the disk is full, or a quota; Unavailable: any
+// other error of the disk. They name the path.
+class StateFileSink final : public ShardStateSink {
+ public:
+  // `go_on` is asked before each write; its error ends the file. May be null.
+  static absl::StatusOr<std::unique_ptr<StateFileSink>> Create(
+      const std::string& path, std::function<absl::Status()> go_on);
+  ~StateFileSink() override;
+  StateFileSink(const StateFileSink&) = delete;
+  StateFileSink& operator=(const StateFileSink&) = delete;
+
+  absl::Status Append(absl::string_view head, absl::string_view bulk) override;
+  // Writes what is left and syncs it. Nothing can be appended afterwards.
+  absl::Status Finish();
+
+  // Of what was appended.
+  uint64_t bytes() const { return bytes_; }
+  uint32_t crc32c() const { return crc32c_; }
+
+ private:
+  StateFileSink(const std::string& path, FileDescriptor file,
+                std::function<absl::Status()> go_on);
+  absl::Status Write(absl::string_view bytes);
+  absl::Status Flush();
+
+  const std::string path_;
+  const std::function<absl::Status()> go_on_;
+  FileDescriptor file_;
+  std::string buffer_;
+  uint64_t bytes_ = 0;
+  uint32_t crc32c_ = 0;
+  bool finished_ = false;
+};
+
+// A shard's state in a file, of which the size and the checksum are known.
+class StateFileSource final : public ShardStateSource {
+ public:
+  // Bytes of one read of the disk.
+  static constexpr size_t kReadBytes = 4 << 20;
+
+  // `go_on` is asked before each read of the disk; its error ends the reading.
+  // May be null. Errors: NotFound and others by errno; DataLoss: it has another
+  // size.
+  static absl::StatusOr<std::unique_ptr<StateFileSource>> Open(
+      const std::string& path, uint64_t bytes, uint32_t crc32c,
+      std::function<absl::Status()> go_on = nullptr);
+
+  // Errors: Unavailable: the disk; DataLoss: at the end, another checksum, or
+  // it was cut off; those of `go_on`.
+  absl::StatusOr<size_t> Read(size_t bytes, char* out) override;
+  std::string name() const override { return path_; }
+
+ private:
+  StateFileSource(const std::string& path, FileDescriptor file, uint64_t bytes,
+                  uint32_t crc32c, std::function<absl::Status()> go_on);
+
+  const std::string path_;
+  const FileDescriptor file_;
+  const uint64_t bytes_;
+  const uint32_t crc32c_;
+  const std::function<absl::Status()> go_on_;
+  std::string buffer_;
+  size_t at_ = 0;  // in buffer_
+  uint64_t read_ = 0;
+  uint32_t checksum_ = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_CHECKPOINT_STATE_FILE_H_

@@ -1,0 +1,144 @@
+#include "common/job/compression_rules.h"
+
+#include "common/job/job_spec_fields.h"
+#include "common/job/strategy_rules.h"
+
+namespace syncline {
+namespace {
+
+using C = CompressionSpec;
+using O = OptimizerSpec;
+
+constexpr double kDefaultFraction = 0.01;
+constexpr uint32_t kDefaultBlockElements = 256;
+constexpr uint64_t kWarmupClocksMax = 1'000'000'000;
+
+// The fields that only some kinds read.
+void CheckFields(const C& compression, Problems* problems) {
+  const C::Kind kind = compression.kind();
+  const bool sparse = IsOneOf(kind, {C::TOP_K, C::DGC});
+  const bool grouped = IsOneOf(kind, {C::INT8, C::TERNGRAD});
+  const double fraction = compression.fraction();
+  if (fraction != 0 && !sparse) {
+    problems->Add("compression.fraction", "has no meaning for ",
+                  C::Kind_Name(kind), ", only for TOP_K, DGC");
+  } else if (fraction != 0 && !(fraction > 0 && fraction < 1)) {
+    problems->Add("compression.fraction", fraction, " is outside (0, 1)");
+  }
+  const uint32_t block = compression.block_elements();
+  if (block != 0 && !grouped) {
+    problems->Add("compression.block_elements", "has no meaning for ",
+                  C::Kind_Name(kind), ", only for INT8, TERNGRAD");
+  } else if (block != 0 &&
+             (block < kCompressionBlockMin || block > kCompressionBlockMax)) {
+    problems->Add("compression.block_elements", block, " is outside ",
+                  kCompressionBlockMin, "..", kCompressionBlockMax);
+  }
+  if (compression.warmup_clocks() != 0 && kind != C::DGC) {
+    problems->Add("compression.warmup_clocks", "has no meaning for ",
+                  C::Kind_Name(kind), ", only for DGC");
+  }
+  problems->AtMost("compression.warmup_clocks", compression.warmup_clocks(),
+                   kWarmupClocksMax);
+  if (compression.values()) {
+    problems->Add("compression.values",
+                  "is not built yet: leave it out; wire_type BFLOAT16 halves "
+                  "the bytes of values");
+  }
+}
+
+void CheckDgc(const O& optimizer, Problems* problems) {
+  if (!IsOneOf(optimizer.kind(), {O::SGD, O::MOMENTUM})) {
+    if (!O::Kind_IsValid(optimizer.kind())) return;
+    problems->Add("compression.kind", "DGC is for SGD and MOMENTUM only, not ",
+                  O::Kind_Name(optimizer.kind()),
+                  ": its momentum is at the workers; use TOP_K");
+    return;
+  }
+  if (optimizer.kind() == O::MOMENTUM && optimizer.weight_decay() != 0) {
+    problems->Add("optimizer.weight_decay",
+                  "does not go with compression DGC and MOMENTUM: the decay is "
+                  "at the ps, behind the momentum of the workers; use TOP_K");
+  }
+}
+
+}  // namespace
+
+void CheckCompression(const JobSpec& spec, Problems* problems) {
+  if (!spec.has_compression()) return;
+  const C& compression = spec.compression();
+  const C::Kind kind = compression.kind();
+  if (!C::Kind_IsValid(kind)) return;  // that is said elsewhere
+  if (kind == C::KIND_UNSPECIFIED) {
+    problems->Add("compression.kind",
+                  "is required: NONE, INT8, TOP_K, DGC or TERNGRAD");
+    return;
+  }
+  if (kind == C::ONE_BIT_ADAM) {
+    NotBuilt("compression.kind", kind, "INT8, TOP_K, DGC or TERNGRAD",
+             problems);
+    return;
+  }
+  CheckFields(compression, problems);
+  if (kind == C::NONE) return;
+  if (!IsOneOf(spec.strategy(), {STRATEGY_UNSPECIFIED, PARAMETER_SERVER})) {
+    problems->Add("compression", C::Kind_Name(kind), " is not built for ",
+                  Strategy_Name(spec.strategy()),
+                  " yet; leave it out, or use PARAMETER_SERVER");
+  }
+  if (!IsOneOf(spec.consistency().mode(),
+               {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC,
+                ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC})) {
+    problems->Add("compression", C::Kind_Name(kind), " is not built for ",
+                  ConsistencySpec::Mode_Name(spec.consistency().mode()),
+                  " yet: it may drop what the residuals count as sent");
+  }
+  if (spec.regimes_size() > 0) {
+    problems->Add("regimes",
+                  "do not go with compression yet: a job that compresses keeps "
+                  "the regime that it begins in");
+  }
+  if (spec.optimizer().clip_value() != 0) {
+    problems->Add("optimizer.clip_value",
+                  "does not go with compression: it would be of what is left "
+                  "of the gradient");
+  }
+  if (spec.optimizer().clip_norm() != 0 && kind != C::DGC) {
+    problems->Add("optimizer.clip_norm", "does not go with compression ",
+                  C::Kind_Name(kind),
+                  ": the norm would be of what is left of the gradient; DGC "
+                  "clips before it compresses");
+  }
+  if (kind == C::DGC) CheckDgc(spec.optimizer(), problems);
+}
+
+void FillCompression(JobSpec* spec) {
+  if (!spec->has_compression()) return;
+  C* const compression = spec->mutable_compression();
+  if (IsOneOf(compression->kind(), {C::TOP_K, C::DGC}) &&
+      compression->fraction() == 0) {
+    compression->set_fraction(kDefaultFraction);
+  }
+  if (IsOneOf(compression->kind(), {C::INT8, C::TERNGRAD}) &&
+      compression->block_elements() == 0) {
+    compression->set_block_elements(kDefaultBlockElements);
+  }
+}
+
+std::string CompressionNote(const JobSpec& spec) {
+  if (!Compresses(spec)) return "";
+  const C::Kind kind = spec.compression().kind();
+  std::string note = absl::StrCat(
+      "compression ", C::Kind_Name(kind),
+      ": of dense gradients, not of values, rows of tables and running means");
+  if (kind == C::TERNGRAD) return note;
+  absl::StrAppend(
+      &note, "; checkpoints have no residuals: a resumed job ",
+      kind == C::DGC && spec.optimizer().kind() == O::MOMENTUM
+          ? "begins with new ones and without momentum"
+          : "begins with new ones",
+      ", so its bits are not those of one that was not interrupted");
+  return note;
+}
+
+}  // namespace syncline

@@ -1,0 +1,29 @@
+#ifndef SYNCLINE_COMMON_JOB_QUORUM_VALIDATOR_H_
+#define SYNCLINE_COMMON_JOB_QUORUM_VALIDATOR_H_
+
+#include <string>
+
+#include "common/job/job_spec_problems.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// True if the mode ends clocks without some workers: SYNC_WITH_BACKUPS,
+// SYNC_WITH_TIMEOUT.
+bool LeavesBehind(ConsistencySpec::Mode mode);
+// True also of SYNC: the gradients of a clock are applied together.
+bool IsSyncOrKin(ConsistencySpec::Mode mode);
+
+// The fields of ConsistencySpec that are about clocks which end without some
+// workers: needed, timeout_seconds, late, compensation; and what such a job
+// cannot have.
+void CheckQuorum(const JobSpec& spec, Problems* problems);
+
+// What a user has to know before such a job starts, in a sentence: samples of
+// clocks that a worker was left behind at are not trained in that epoch. Empty:
+// the mode waits for all workers.
+std::string QuorumNote(const JobSpec& spec);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_JOB_QUORUM_VALIDATOR_H_

@@ -1,0 +1,435 @@
+#include "common/job/regime_rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
+#include "common/job/compression_rules.h"
+#include "common/job/quorum_validator.h"
+#include "common/job/strategy_change.h"
+#include "common/job/strategy_rules.h"
+
+namespace syncline {
+namespace {
+
+using Mode = ConsistencySpec::Mode;
+
+absl::Status Refuse(absl::string_view field, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
+}
+
+Mode ModeOf(const Regime& regime) {
+  const Mode mode = regime.consistency().mode();
+  return mode == ConsistencySpec::MODE_UNSPECIFIED ? ConsistencySpec::SYNC
+                                                   : mode;
+}
+
+double FactorOf(const Regime& regime) {
+  return regime.learning_rate_factor() == 0 ? 1 : regime.learning_rate_factor();
+}
+
+Strategy StrategyOf(const Regime& regime) {
+  return regime.strategy() == STRATEGY_UNSPECIFIED ? PARAMETER_SERVER
+                                                   : regime.strategy();
+}
+
+bool HasPs(const Regime& regime) {
+  const StrategyRule* const rule = FindStrategyRule(StrategyOf(regime));
+  return rule == nullptr || rule->has_ps;
+}
+
+// The strategy after a change, with its stage.
+absl::Status ChangeStrategy(const JobSpec& spec, const Regime& current,
+                            const RegimeChange& change, Regime* next) {
+  if (change.strategy() != STRATEGY_UNSPECIFIED &&
+      change.strategy() != StrategyOf(current)) {
+    SYNCLINE_RETURN_IF_ERROR(CheckStrategyChange(spec, current, change));
+    next->set_strategy(change.strategy());
+  }
+  const uint32_t stage = change.sharding_stage();
+  if (StrategyOf(*next) != SHARDED) {
+    next->clear_sharding_stage();
+    if (stage == 0) return absl::OkStatus();
+    return Refuse(
+        "sharding_stage",
+        absl::StrCat("has no meaning for ", Strategy_Name(StrategyOf(*next)),
+                     ", only for SHARDED"));
+  }
+  const uint32_t of_job = ShardingStageOf(spec);
+  next->set_sharding_stage(of_job);
+  if (stage == 0 || stage == of_job) return absl::OkStatus();
+  if (stage > 2) {
+    return Refuse("sharding_stage", absl::StrCat(stage, " is not built"));
+  }
+  return Refuse(
+      "sharding_stage",
+      absl::StrCat(stage, ", but the steps of this job are planned for ",
+                   of_job,
+                   ": a job that begins in SHARDED, stage 2, frees gradients, "
+                   "and others keep them"));
+}
+
+// The fields that a job keeps as long as it runs.
+absl::Status CheckFixed(const Regime& current, const RegimeChange& change) {
+  const auto wire_type = [](WireType t) {
+    return t == WIRE_TYPE_UNSPECIFIED ? WIRE_FLOAT32 : t;
+  };
+  if (change.wire_type() != WIRE_TYPE_UNSPECIFIED &&
+      wire_type(change.wire_type()) != wire_type(current.wire_type())) {
+    return Refuse("wire_type",
+                  "the wire type of a running job cannot change yet, it is "
+                  "kept for later");
+  }
+  const CompressionSpec::Kind kind = current.compression() == Regime::COMPRESSED
+                                         ? current.compression_spec().kind()
+                                         : CompressionSpec::NONE;
+  if (change.compression() != CompressionSpec::KIND_UNSPECIFIED &&
+      change.compression() != kind) {
+    return Refuse("compression",
+                  "the compression of a running job cannot change yet, it is "
+                  "kept for later");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ConsistencySpec> ChangedConsistency(const Regime& current,
+                                                   const RegimeChange& change) {
+  ConsistencySpec next;
+  next.set_mode(change.mode() == ConsistencySpec::MODE_UNSPECIFIED
+                    ? ModeOf(current)
+                    : change.mode());
+  const bool bounded = next.mode() == ConsistencySpec::BOUNDED_STALENESS;
+  if (!bounded && next.mode() != ConsistencySpec::SYNC &&
+      next.mode() != ConsistencySpec::ASYNC) {
+    const std::string& name = ConsistencySpec::Mode_Name(next.mode());
+    return Refuse("mode",
+                  absl::StrCat(name.empty() ? absl::StrCat(next.mode()) : name,
+                               " is not built; expected SYNC, "
+                               "BOUNDED_STALENESS or ASYNC"));
+  }
+  if (!bounded && change.has_staleness_bound()) {
+    return Refuse("staleness_bound",
+                  absl::StrCat("is for BOUNDED_STALENESS only, the mode is ",
+                               ConsistencySpec::Mode_Name(next.mode())));
+  }
+  if (!bounded) return next;
+  if (!change.has_staleness_bound() &&
+      ModeOf(current) != ConsistencySpec::BOUNDED_STALENESS) {
+    return Refuse("staleness_bound", "BOUNDED_STALENESS needs one");
+  }
+  next.set_staleness_bound(change.has_staleness_bound()
+                               ? change.staleness_bound()
+                               : current.consistency().staleness_bound());
+  if (next.staleness_bound() > kRegimeStalenessBoundMax) {
+    return Refuse("staleness_bound",
+                  absl::StrCat(next.staleness_bound(), " is outside 0..",
+                               kRegimeStalenessBoundMax));
+  }
+  return next;
+}
+
+// Neither mode nor rate: those who compute updates have them from the start.
+absl::Status CheckRegimeCanChange(const JobSpec& spec) {
+  if (spec.strategy() == HYBRID) {
+    return Refuse(
+        "strategy",
+        "HYBRID: its regime cannot change yet, that is kept for later");
+  }
+  if (Compresses(spec)) {
+    return Refuse("compression",
+                  "the regime of a job that compresses cannot change yet, it "
+                  "is kept for later");
+  }
+  if (LeavesBehind(spec.consistency().mode())) {
+    return Refuse(
+        "consistency.mode",
+        absl::StrCat("the regime of a job in ",
+                     ConsistencySpec::Mode_Name(spec.consistency().mode()),
+                     " cannot change yet, it is kept for later"));
+  }
+  for (int t = 0; t < spec.tables_size(); ++t) {
+    const TableSpec& table = spec.tables(t);
+    if (table.cache_rows() == 0 || table.cache_clocks() == 0) continue;
+    return Refuse(absl::StrCat("tables[", t, "].cache_clocks"),
+                  "workers that keep rows from step to step update them by the "
+                  "regime that the job begins in");
+  }
+  return absl::OkStatus();
+}
+
+// Each worker's gradient is a step of its own where SYNC ends.
+double DefaultFactor(const Regime& current, Mode next, uint32_t workers) {
+  const bool was_sync = ModeOf(current) == ConsistencySpec::SYNC;
+  const bool is_sync = next == ConsistencySpec::SYNC;
+  if (was_sync == is_sync) return FactorOf(current);
+  return is_sync ? 1 : 1.0 / workers;
+}
+
+// A job trains by both in the same way; the wire type does not change.
+bool TrainTheSame(const Regime& a, const Regime& b) {
+  return ModeOf(a) == ModeOf(b) && StrategyOf(a) == StrategyOf(b) &&
+         a.consistency().staleness_bound() ==
+             b.consistency().staleness_bound() &&
+         FactorOf(a) == FactorOf(b);
+}
+
+// As ChangedRegime, and OK too if nothing differs or the job is tied to its
+// mode.
+absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
+                                  const Regime& current,
+                                  const RegimeChange& change) {
+  SYNCLINE_RETURN_IF_ERROR(CheckFixed(current, change));
+  Regime next = current;
+  next.clear_first_clock();
+  SYNCLINE_RETURN_IF_ERROR(ChangeStrategy(spec, current, change, &next));
+  SYNCLINE_ASSIGN_OR_RETURN(*next.mutable_consistency(),
+                            ChangedConsistency(current, change));
+  const double factor = change.learning_rate_factor();
+  // Not a number is no factor either.
+  if (change.has_learning_rate_factor() &&
+      !(factor > 0 && factor <= kRegimeFactorMax)) {
+    return Refuse("learning_rate_factor",
+                  absl::StrCat("is ", factor, ", must be > 0 and at most ",
+                               kRegimeFactorMax));
+  }
+  next.set_learning_rate_factor(
+      change.has_learning_rate_factor()
+          ? factor
+          : DefaultFactor(current, ModeOf(next), workers));
+  return next;
+}
+
+}  // namespace
+
+absl::Status CheckModeCanChange(const JobSpec& spec) {
+  SYNCLINE_RETURN_IF_ERROR(CheckRegimeCanChange(spec));
+  if (spec.optimizer().kind() == OptimizerSpec::LAMB) {
+    return Refuse("optimizer.kind", "LAMB is for SYNC");
+  }
+  if (spec.training().sync_batch_statistics()) {
+    return Refuse("training.sync_batch_statistics", "is for SYNC");
+  }
+  if (spec.precision() == FLOAT16) {
+    return Refuse("precision",
+                  "the loss scale of FLOAT16 follows the mode that the job "
+                  "begins in");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Regime> ChangedRegime(const JobSpec& spec, uint32_t workers,
+                                     const Regime& current,
+                                     const RegimeChange& change) {
+  SYNCLINE_ASSIGN_OR_RETURN(Regime next,
+                            NextRegime(spec, workers, current, change));
+  if (StrategyOf(next) != StrategyOf(current)) return next;
+  if (!TrainTheSame(next, current) && !HasPs(current)) {
+    return Refuse("strategy",
+                  absl::StrCat(Strategy_Name(StrategyOf(current)),
+                               ": without ps neither mode nor rate can change; "
+                               "change to PARAMETER_SERVER first"));
+  }
+  if (TrainTheSame(next, current)) {
+    return Refuse(
+        change.strategy() == STRATEGY_UNSPECIFIED ? "mode" : "strategy",
+        absl::StrCat("the job trains so already: ", RegimeText(next)));
+  }
+  const bool keeps_mode = ModeOf(next) == ModeOf(current) &&
+                          next.consistency().staleness_bound() ==
+                              current.consistency().staleness_bound();
+  if (const absl::Status can =
+          keeps_mode ? CheckRegimeCanChange(spec) : CheckModeCanChange(spec);
+      !can.ok()) {
+    return Refuse(
+        keeps_mode ? "learning_rate_factor" : "mode",
+        absl::StrCat("cannot change while this job runs: ", can.message()));
+  }
+  return next;
+}
+
+namespace {
+
+void CheckWhen(const std::string& path, const JobSpec& spec,
+               const RegimeRule::When& when, Problems* problems) {
+  switch (when.condition_case()) {
+    case RegimeRule::When::kClock:
+      if (when.clock() <= 0) {
+        problems->Add(path + ".clock", when.clock(), " must be > 0");
+      } else if (const uint64_t last = spec.training().max_clocks();
+                 last > 0 && static_cast<uint64_t>(when.clock()) >= last) {
+        problems->Add(path + ".clock", when.clock(),
+                      " is not below training.max_clocks, ", last,
+                      ": nothing follows the last clock");
+      }
+      return;
+    case RegimeRule::When::kEpoch: {
+      const uint32_t epochs = std::max(1u, spec.training().epochs());
+      if (when.epoch() < 1 || when.epoch() >= epochs) {
+        problems->Add(path + ".epoch", when.epoch(), " is outside 1..",
+                      epochs - 1, ": training.epochs is ", epochs,
+                      ", and nothing follows the last one");
+      }
+      return;
+    }
+    case RegimeRule::When::kLossBelow:
+      // No loss of LossSpec is negative.
+      if (!(std::isfinite(when.loss_below()) && when.loss_below() > 0)) {
+        problems->Add(path + ".loss_below", when.loss_below(),
+                      " must be finite and > 0: no loss is below 0");
+      }
+      return;
+    case RegimeRule::When::kPlateau:
+      if (when.plateau().evaluations() < 1 ||
+          when.plateau().evaluations() > 1000) {
+        problems->Add(path + ".plateau.evaluations",
+                      when.plateau().evaluations(), " is outside 1..1000");
+      }
+      problems->UnitInterval(path + ".plateau.min_improvement",
+                             when.plateau().min_improvement());
+      if (!spec.data().has_test()) {
+        problems->Add(path + ".plateau",
+                      "needs data.test: it is about the test loss");
+      }
+      return;
+    case RegimeRule::When::kStraggler:
+      if (!(std::isfinite(when.straggler()) && when.straggler() > 1)) {
+        problems->Add(path + ".straggler", when.straggler(),
+                      " must be finite and > 1");
+      }
+      if (spec.resources().workers() < 2) {
+        problems->Add(path + ".straggler",
+                      "needs resources.workers of at least 2");
+      }
+      return;
+    case RegimeRule::When::CONDITION_NOT_SET:
+      break;
+  }
+  problems->Add(path,
+                "is required: one of clock, epoch, loss_below, plateau and "
+                "straggler");
+}
+
+// The rule may find the job in any regime that other rules, or users, have
+// brought about.
+void CheckThen(const std::string& path, const JobSpec& spec,
+               const RegimeChange& change, Problems* problems) {
+  if (change.ByteSizeLong() == 0) {
+    return problems->Add(path, "is required: what changes");
+  }
+  const uint32_t workers = std::max(1u, spec.resources().workers());
+  absl::Status refused;
+  // A factor of 1 is a change where another one came before.
+  for (const double factor : {1.0, 2.0}) {
+    for (const Mode mode :
+         {spec.consistency().mode(), ConsistencySpec::SYNC,
+          ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC}) {
+      for (const Strategy strategy :
+           {spec.strategy(), PARAMETER_SERVER, ALL_REDUCE}) {
+        if (!CheckTrainsBy(spec, strategy).ok()) continue;
+        Regime current;
+        current.mutable_consistency()->set_mode(mode);
+        if (mode == ConsistencySpec::BOUNDED_STALENESS) {
+          current.mutable_consistency()->set_staleness_bound(
+              spec.consistency().staleness_bound());
+        }
+        current.set_strategy(strategy);
+        current.set_wire_type(spec.wire_type());
+        current.set_learning_rate_factor(factor);
+        const auto next = ChangedRegime(spec, workers, current, change);
+        if (next.ok()) return;
+        if (refused.ok()) refused = next.status();
+      }
+    }
+  }
+  // "mode: why"
+  const absl::string_view text = refused.message();
+  const size_t colon = text.find(": ");
+  problems->Add(absl::StrCat(path, ".", text.substr(0, colon)),
+                text.substr(colon + 2));
+}
+
+Regime FirstRegime(const JobSpec& spec) {
+  Regime first;
+  *first.mutable_consistency() = spec.consistency();
+  // A bound that does not count is no difference.
+  if (ModeOf(first) != ConsistencySpec::BOUNDED_STALENESS) {
+    first.mutable_consistency()->clear_staleness_bound();
+  }
+  if (spec.has_table_consistency()) {
+    *first.mutable_table_consistency() = spec.table_consistency();
+  }
+  first.set_strategy(spec.strategy());
+  first.set_wire_type(spec.wire_type());
+  return first;
+}
+
+// If no rule leads away from the first regime, none ever acts.
+void CheckSomeRuleActs(const JobSpec& spec, Problems* problems) {
+  const uint32_t workers = std::max(1u, spec.resources().workers());
+  const Regime first = FirstRegime(spec);
+  for (const RegimeRule& rule : spec.regimes()) {
+    const auto next = NextRegime(spec, workers, first, rule.then());
+    // A refused change is named by the check of each rule.
+    if (!next.ok() || rule.then().ByteSizeLong() == 0) return;
+    if (!TrainTheSame(*next, first)) return;
+  }
+  for (int i = 0; i < spec.regimes_size(); ++i) {
+    problems->Add(Indexed("regimes", i) + ".then",
+                  "changes nothing: the job begins so (", RegimeText(first),
+                  "), and no other rule changes that");
+  }
+}
+
+}  // namespace
+
+void CheckRegimeRules(const JobSpec& spec, Problems* problems) {
+  if (spec.regimes_size() > kRegimeRulesMax) {
+    return problems->Add("regimes", spec.regimes_size(), " rules, at most ",
+                         kRegimeRulesMax);
+  }
+  for (int i = 0; i < spec.regimes_size(); ++i) {
+    const std::string path = Indexed("regimes", i);
+    CheckWhen(path + ".when", spec, spec.regimes(i).when(), problems);
+    CheckThen(path + ".then", spec, spec.regimes(i).then(), problems);
+  }
+  CheckSomeRuleActs(spec, problems);
+}
+
+std::string RegimeText(const Regime& regime) {
+  std::string text;
+  if (StrategyOf(regime) != PARAMETER_SERVER) {
+    absl::StrAppend(&text, Strategy_Name(StrategyOf(regime)), " ");
+    if (regime.sharding_stage() > 1) {
+      absl::StrAppend(&text, "(stage ", regime.sharding_stage(), ") ");
+    }
+  }
+  absl::StrAppend(&text, ConsistencySpec::Mode_Name(ModeOf(regime)));
+  if (ModeOf(regime) == ConsistencySpec::BOUNDED_STALENESS) {
+    absl::StrAppend(&text, ", bound ", regime.consistency().staleness_bound());
+  }
+  if (LeavesBehind(ModeOf(regime))) {
+    absl::StrAppend(&text, ", needed ", regime.consistency().needed());
+    if (const double seconds = regime.consistency().timeout_seconds();
+        seconds > 0) {
+      absl::StrAppend(&text, ", timeout ", seconds, " s");
+    }
+  }
+  if (regime.has_table_consistency()) {
+    const ConsistencySpec& rows = regime.table_consistency();
+    const bool is_sync = rows.mode() == ConsistencySpec::MODE_UNSPECIFIED;
+    absl::StrAppend(&text, ", rows ",
+                    ConsistencySpec::Mode_Name(is_sync ? ConsistencySpec::SYNC
+                                                       : rows.mode()));
+    if (rows.mode() == ConsistencySpec::BOUNDED_STALENESS) {
+      absl::StrAppend(&text, ", bound ", rows.staleness_bound());
+    }
+  }
+  if (FactorOf(regime) != 1) {
+    absl::StrAppend(&text, ", learning rate x ", FactorOf(regime));
+  }
+  return text;
+}
+
+}  // namespace syncline

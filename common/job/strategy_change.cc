@@ -1,0 +1,142 @@
+#include "common/job/strategy_change.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
+#include "common/job/quorum_validator.h"
+#include "common/job/strategy_rules.h"
+
+namespace syncline {
+namespace {
+
+absl::Status Refuse(absl::string_view field, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
+}
+
+Strategy Known(Strategy strategy) {
+  return strategy == STRATEGY_UNSPECIFIED ? PARAMETER_SERVER : strategy;
+}
+
+std::string NameOf(Strategy strategy) {
+  const std::string& name = Strategy_Name(strategy);
+  return name.empty() ? absl::StrCat(strategy) : name;
+}
+
+// Of either side of a change: the state that moves is dense, and all of it.
+absl::Status CheckMoves(const JobSpec& spec) {
+  if (spec.tables_size() > 0) {
+    return Refuse("tables",
+                  "their rows are on ps, and do not move to workers: the "
+                  "strategy of a job with tables cannot change");
+  }
+  if (spec.wire_type() == WIRE_BFLOAT16 || spec.wire_type() == WIRE_FLOAT16) {
+    return Refuse("wire_type",
+                  absl::StrCat(WireType_Name(spec.wire_type()),
+                               ": the strategy changes with WIRE_FLOAT32 "
+                               "alone"));
+  }
+  if (spec.has_compression() &&
+      spec.compression().kind() != CompressionSpec::NONE) {
+    return Refuse("compression",
+                  "what gradients have lost is not moved: the strategy of a "
+                  "job with compression cannot change");
+  }
+  if (spec.training().sync_batch_statistics()) {
+    return Refuse("training.sync_batch_statistics",
+                  "statistics over all workers are folded where the job "
+                  "begins: its strategy cannot change");
+  }
+  if (LeavesBehind(spec.consistency().mode())) {
+    return Refuse(
+        "consistency.mode",
+        absl::StrCat(ConsistencySpec::Mode_Name(spec.consistency().mode()),
+                     " needs ps for all of a job's time: its strategy cannot "
+                     "change"));
+  }
+  if (spec.has_stop()) {
+    return Refuse("stop", "is for jobs that keep their ps");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool FreesGradients(const JobSpec& spec) {
+  return spec.strategy() == SHARDED && spec.sharding().stage() >= 2;
+}
+
+uint32_t ShardingStageOf(const JobSpec& spec) {
+  return FreesGradients(spec) ? spec.sharding().stage() : 1;
+}
+
+absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy) {
+  if (Known(strategy) == Known(spec.strategy())) return absl::OkStatus();
+  for (const Strategy each : {Known(strategy), Known(spec.strategy())}) {
+    if (each == PARAMETER_SERVER || each == ALL_REDUCE || each == SHARDED) {
+      continue;
+    }
+    return Refuse("strategy", absl::StrCat(NameOf(each),
+                                           " cannot begin or end while a job "
+                                           "runs"));
+  }
+  SYNCLINE_RETURN_IF_ERROR(CheckMoves(spec));
+  if (Known(strategy) == PARAMETER_SERVER) {
+    if (spec.resources().ps() == 0) {
+      return Refuse("resources.ps",
+                    "no ps are reserved for this job: it can change to "
+                    "PARAMETER_SERVER only if it asks for some");
+    }
+    if (FreesGradients(spec)) {
+      return Refuse("sharding.stage",
+                    absl::StrCat(spec.sharding().stage(),
+                                 ": gradients leave the memory of workers as "
+                                 "soon as they are computed, and "
+                                 "PARAMETER_SERVER needs them there; use "
+                                 "stage 1"));
+    }
+    return absl::OkStatus();
+  }
+  if (spec.has_checkpoint() && spec.checkpoint().directory().empty()) {
+    return Refuse("checkpoint.directory",
+                  absl::StrCat("is required with strategy ", NameOf(strategy),
+                               ": workers write their parts there, and have "
+                               "no --checkpoint-dir"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStrategyChange(const JobSpec& spec, const Regime& current,
+                                 const RegimeChange& change) {
+  SYNCLINE_RETURN_IF_ERROR(CheckMoves(spec));
+  SYNCLINE_RETURN_IF_ERROR(CheckTrainsBy(spec, change.strategy()));
+  const auto mode = [](ConsistencySpec::Mode m) {
+    return m == ConsistencySpec::MODE_UNSPECIFIED ? ConsistencySpec::SYNC : m;
+  };
+  if (mode(current.consistency().mode()) != ConsistencySpec::SYNC) {
+    return Refuse(
+        "strategy",
+        absl::StrCat("changes in SYNC alone, and the job trains in ",
+                     ConsistencySpec::Mode_Name(current.consistency().mode()),
+                     ": change the mode to SYNC first"));
+  }
+  if (mode(change.mode()) != ConsistencySpec::SYNC ||
+      change.has_staleness_bound()) {
+    return Refuse("mode", "changes after the strategy, not with it");
+  }
+  if (change.has_learning_rate_factor()) {
+    return Refuse("learning_rate_factor",
+                  "changes before or after the strategy, not with it");
+  }
+  if (current.wire_type() == WIRE_BFLOAT16 ||
+      current.wire_type() == WIRE_FLOAT16) {
+    return Refuse("wire_type",
+                  absl::StrCat(WireType_Name(current.wire_type()),
+                               ": the strategy changes with WIRE_FLOAT32 "
+                               "alone"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace syncline

@@ -1,0 +1,40 @@
+#ifndef SYNCLINE_COMMON_JOB_STRATEGY_CHANGE_H_
+#define SYNCLINE_COMMON_JOB_STRATEGY_CHANGE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
+
+namespace syncline {
+
+// Which strategies a job can train by while it runs, beside the one that it
+// begins with: one set of rules for validation, the scheduler, the chief and
+// the members. docs/jobs.md has them for users.
+
+// True if gradients leave a worker's memory as soon as they are computed: a
+// job that begins in SHARDED from stage 2 on has that plan of its steps, for
+// all of its time.
+bool FreesGradients(const JobSpec& spec);
+
+// The stage of SHARDED that a job of this spec has where it trains by that
+// strategy.
+uint32_t ShardingStageOf(const JobSpec& spec);
+
+// OK if this job can train by `strategy` for some of its clocks, in SYNC and
+// with float32 on the wire; always for the one that it begins with. Errors:
+// InvalidArgument, "field: why": what the job has and the strategy does not go
+// with, a strategy that is not built, ps that are not reserved.
+absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy);
+
+// OK if the strategy can change from `current` by `change`, which names one
+// that differs. Errors: as CheckTrainsBy, with the field of RegimeChange too: a
+// mode or wire type that does not go with it, a change of something else at
+// the same time.
+absl::Status CheckStrategyChange(const JobSpec& spec, const Regime& current,
+                                 const RegimeChange& change);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_JOB_STRATEGY_CHANGE_H_

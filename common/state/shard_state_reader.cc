@@ -1,0 +1,104 @@
+#include "common/state/shard_state_reader.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
+#include "common/base/status_macros.h"
+
+namespace syncline {
+namespace {
+
+constexpr size_t kChecksumAt = kShardStateFrameBytes - sizeof(uint32_t);
+
+uint32_t Load32(const std::string& bytes, size_t at) {
+  uint32_t value = 0;
+  std::memcpy(&value, bytes.data() + at, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+absl::Status ShardStateReader::Damage(absl::string_view problem) const {
+  return absl::DataLossError(absl::StrCat(source_->name(), ": record ",
+                                          number_ == 0 ? 0 : number_ - 1,
+                                          " of a shard's state: ", problem));
+}
+
+absl::Status ShardStateReader::Fill(size_t bytes) {
+  const size_t before = record_.size();
+  record_.resize(before + bytes);
+  SYNCLINE_ASSIGN_OR_RETURN(const size_t read,
+                            source_->Read(bytes, record_.data() + before));
+  if (read == bytes) return absl::OkStatus();
+  return Damage(absl::StrCat("the state ends after ", before + read,
+                             " bytes of it; it was cut off"));
+}
+
+absl::Status ShardStateReader::CheckFrame(uint32_t kind, uint32_t meta_bytes,
+                                          uint32_t bulk_bytes) const {
+  if (Load32(record_, 0) != kShardStateMagic) {
+    return Damage("it does not begin as a record does");
+  }
+  if (Load32(record_, 8) != number_ - 1) {
+    return Damage(
+        absl::StrCat("it was written as record ", Load32(record_, 8)));
+  }
+  if (kind < static_cast<uint32_t>(ShardStateKind::kHeader) ||
+      kind > static_cast<uint32_t>(ShardStateKind::kTrailer)) {
+    return Damage(absl::StrCat("kind ", kind, " is unknown"));
+  }
+  const bool first = number_ == 1;
+  if (first != (kind == static_cast<uint32_t>(ShardStateKind::kHeader))) {
+    return Damage(first ? "it is not a header"
+                        : "it is a header, which comes first");
+  }
+  if (meta_bytes > kShardStateMetaMax || bulk_bytes > kShardStateBulkMax) {
+    return Damage(absl::StrCat("it announces ", meta_bytes, " + ", bulk_bytes,
+                               " bytes, more than a record has"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardStateReader::CheckEnd() {
+  char next = 0;
+  SYNCLINE_ASSIGN_OR_RETURN(const size_t read, source_->Read(1, &next));
+  return read == 0 ? absl::OkStatus()
+                   : Damage("bytes follow it, though it is the last");
+}
+
+absl::StatusOr<ShardStateReader::Record> ShardStateReader::Next() {
+  ++number_;
+  record_.clear();
+  SYNCLINE_RETURN_IF_ERROR(Fill(kShardStateFrameBytes));
+  const uint32_t kind = Load32(record_, 4);
+  const uint32_t meta_bytes = Load32(record_, 12);
+  const uint32_t bulk_bytes = Load32(record_, 16);
+  SYNCLINE_RETURN_IF_ERROR(CheckFrame(kind, meta_bytes, bulk_bytes));
+  SYNCLINE_RETURN_IF_ERROR(Fill(size_t{meta_bytes} + bulk_bytes));
+  const absl::string_view whole = record_;
+  checksum_ = ExtendCrc32c(checksum_, whole.substr(0, kChecksumAt));
+  checksum_ = ExtendCrc32c(checksum_, whole.substr(kShardStateFrameBytes));
+  if (Load32(record_, kChecksumAt) != checksum_) {
+    return Damage("the checksum is another");
+  }
+  Record record;
+  record.kind = static_cast<ShardStateKind>(kind);
+  record.meta = whole.substr(kShardStateFrameBytes, meta_bytes);
+  record.bulk = whole.substr(kShardStateFrameBytes + meta_bytes);
+  if (record.kind == ShardStateKind::kTrailer) {
+    SYNCLINE_RETURN_IF_ERROR(CheckEnd());
+  }
+  return record;
+}
+
+absl::Status ShardStateReader::Parse(
+    const Record& record, google::protobuf::MessageLite* meta) const {
+  if (meta->ParseFromArray(record.meta.data(),
+                           static_cast<int>(record.meta.size()))) {
+    return absl::OkStatus();
+  }
+  return Damage("its structure does not parse");
+}
+
+}  // namespace syncline

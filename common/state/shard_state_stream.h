@@ -1,0 +1,64 @@
+#ifndef SYNCLINE_COMMON_STATE_SHARD_STATE_STREAM_H_
+#define SYNCLINE_COMMON_STATE_SHARD_STATE_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace syncline {
+
+// The kinds of records, by what their meta is (proto/shard_state.proto).
+enum class ShardStateKind : uint32_t {
+  kHeader = 1,
+  kDense = 2,
+  kPart = 3,
+  kFilter = 4,
+  kRows = 5,
+  kCounts = 6,
+  kTrailer = 7,
+};
+
+// A record on the wire, which common/state/README.md draws:
+//
+//   magic 4 | kind 4 | number 4 | meta bytes 4 | bulk bytes 4 | checksum 4
+//     | meta | bulk
+//
+// Numbers count from 0. The checksum is the CRC-32C of everything before this
+// record, its checksums left out, and of this record without its own. So a
+// record fits behind exactly the records that it was written behind.
+inline constexpr uint32_t kShardStateMagic = 0x54535953;  // "SYST"
+inline constexpr size_t kShardStateFrameBytes = 24;
+inline constexpr size_t kShardStateMetaMax = 256 << 10;
+inline constexpr size_t kShardStateBulkMax = 1 << 20;
+inline constexpr size_t kShardStateRecordMax =
+    kShardStateFrameBytes + kShardStateMetaMax + kShardStateBulkMax;
+inline constexpr uint32_t kShardStateFormat = 2;
+
+// Takes the records of a shard's state, in order: to a disk, or to a peer. It
+// may block, and bounds the time itself.
+class ShardStateSink {
+ public:
+  virtual ~ShardStateSink() = default;
+  // One record: `head`, then `bulk`, together at most kShardStateRecordMax
+  // bytes. Both are borrowed until it returns. An error ends the export.
+  virtual absl::Status Append(absl::string_view head,
+                              absl::string_view bulk) = 0;
+};
+
+// Gives back the bytes that a sink has taken. It may block.
+class ShardStateSource {
+ public:
+  virtual ~ShardStateSource() = default;
+  // Reads up to `bytes`, fewer only at the end.
+  virtual absl::StatusOr<size_t> Read(size_t bytes, char* out) = 0;
+  // For messages: a file's path, a peer.
+  virtual std::string name() const = 0;
+};
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_STATE_SHARD_STATE_STREAM_H_

@@ -1,0 +1,47 @@
+#ifndef SYNCLINE_SCHEDULER_CORE_CLUSTER_TENANT_RULES_H_
+#define SYNCLINE_SCHEDULER_CORE_CLUSTER_TENANT_RULES_H_
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/job_spec.pb.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/core/job/job.h"
+
+namespace syncline::scheduler {
+
+// What keeps the jobs of tenants apart in the scheduler's records. Pure.
+
+// The client key `key` of a submission by `tenant` (empty: none) as it is kept,
+// so that equal keys of two tenants are two keys. An empty key stays empty.
+// Errors: InvalidArgument: the key begins as only those of tenants do.
+absl::StatusOr<std::string> ScopedClientKey(absl::string_view tenant,
+                                            absl::string_view key);
+// The key as the client gave it.
+absl::string_view KeyAsGiven(absl::string_view scoped);
+
+// Whether a job of `tenant` may have the checkpoints that `spec` names.
+//   checkpoint.directory  CHECKPOINTS/TENANT or below it. CHECKPOINTS is the
+//                         scheduler's --tenant-checkpoints; empty: none may be
+//                         named. A job of no tenant: not below CHECKPOINTS.
+//   start.checkpoint      that of a job of the same tenant among `jobs`, or
+//                         below CHECKPOINTS/TENANT.
+// A tenant's path has no "." or ".." as a part: members use it as it is, where
+// the part before may be a link. Only text is compared, so the folders must not
+// have symbolic links that others make. Errors: InvalidArgument, naming the
+// field.
+absl::Status CheckTenantPaths(const JobSpec& spec, const std::string& tenant,
+                              const std::string& checkpoints,
+                              absl::Span<const Job* const> jobs);
+
+// Puts "(in use)" in the place of jobs that a caller does not see.
+void HideOthersJobs(absl::FunctionRef<bool(const std::string& job_id)> sees,
+                    ClusterStatus* cluster);
+
+}  // namespace syncline::scheduler
+
+#endif  // SYNCLINE_SCHEDULER_CORE_CLUSTER_TENANT_RULES_H_

@@ -1,0 +1,118 @@
+#include "scheduler/core/job/job_checkpoints.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/job/checkpoint_trouble.h"
+#include "common/job/start_validator.h"
+
+namespace syncline::scheduler {
+namespace {
+
+// checkpoint.directory has at most 1,024.
+constexpr size_t kPathBytesMax = 1200;
+
+template <typename Predicate>
+bool RemoveIf(JobStatus* job, Predicate predicate) {
+  auto* const all = job->mutable_checkpoints();
+  const int before = all->size();
+  all->erase(std::remove_if(all->begin(), all->end(), predicate), all->end());
+  return all->size() != before;
+}
+
+}  // namespace
+
+StartPoint NextStart(const JobStatus& job) {
+  if (!job.checkpoints().empty()) {
+    const CheckpointInfo& last = *job.checkpoints().rbegin();
+    return {.clock = last.clock(), .from = last};
+  }
+  // The chief fills the values of a file in, as it does initial ones.
+  if (!job.spec().has_start() || StartsFromWeights(job.spec())) return {};
+  const StartSpec& start = job.spec().start();
+  CheckpointInfo from;
+  from.set_path(start.checkpoint());
+  from.set_clock(start.clock());
+  from.set_shards(start.shards());
+  from.set_manifest_crc32c(start.manifest_crc32c());
+  return {.clock = start.weights_only() ? 0 : start.clock(), .from = from};
+}
+
+std::string StartText(const JobStatus& job) {
+  if (!job.checkpoints().empty()) {
+    return absl::StrCat("from the checkpoint at clock ",
+                        job.checkpoints().rbegin()->clock());
+  }
+  if (StartsFromWeights(job.spec())) {
+    return absl::StrCat("from clock 0 and the values in ",
+                        job.spec().start().weights());
+  }
+  if (!job.spec().has_start()) {
+    return "from clock 0 and the initial values: there is no checkpoint";
+  }
+  const StartSpec& start = job.spec().start();
+  return start.weights_only()
+             ? absl::StrCat("from clock 0 and the values in ",
+                            start.checkpoint())
+             : absl::StrCat("from clock ", start.clock(),
+                            ", the checkpoint in ", start.checkpoint());
+}
+
+bool TakeCheckpoint(const WorkerReport& report, int64_t first_clock,
+                    JobStatus* job, uint32_t attempt) {
+  if (attempt == 0) attempt = job->attempt();
+  const auto& deleted = report.deleted_checkpoints();
+  const CheckpointInfo& whole = report.checkpoint();
+  bool changed = RemoveIf(job, [&](const CheckpointInfo& known) {
+    return known.path() != whole.path() &&
+           absl::c_linear_search(deleted, known.path());
+  });
+  if (whole.path().empty() || whole.path().size() > kPathBytesMax ||
+      whole.clock() < first_clock) {
+    return changed;
+  }
+  // A repeat, after the stream was lost: an attempt goes forward.
+  if (!job->checkpoints().empty()) {
+    const CheckpointInfo& last = *job->checkpoints().rbegin();
+    if (last.attempt() == attempt && whole.clock() <= last.clock()) {
+      return changed;
+    }
+  }
+  // What is later is of an attempt that the job has gone back from.
+  RemoveIf(job, [&](const CheckpointInfo& known) {
+    return known.clock() >= whole.clock() || known.path() == whole.path();
+  });
+  if (job->checkpoints_size() >= kCheckpointsMax) {
+    job->mutable_checkpoints()->DeleteSubrange(
+        0, job->checkpoints_size() - kCheckpointsMax + 1);
+  }
+  CheckpointInfo* const added = job->add_checkpoints();
+  *added = whole;
+  added->set_attempt(attempt);
+  return true;
+}
+
+bool DropDamaged(absl::Span<const std::string> problems, JobStatus* job) {
+  if (job->checkpoints_size() < 2) return false;
+  const std::string& path = job->checkpoints().rbegin()->path();
+  bool is_damaged = false;
+  for (const std::string& problem : problems) {
+    if (!absl::StrContains(problem, path)) return false;
+    is_damaged |= absl::StrContains(problem, kDamagedCheckpoint);
+  }
+  if (is_damaged) job->mutable_checkpoints()->RemoveLast();
+  return is_damaged;
+}
+
+bool IsUnseen(absl::Span<const std::string> problems, const StartPoint& start,
+              const JobStatus& job) {
+  return job.attempt() > 1 && start.from.has_value() && !problems.empty() &&
+         absl::c_all_of(problems, [&](const std::string& problem) {
+           return absl::StrContains(problem, start.from->path()) &&
+                  absl::StrContains(problem, kUnseenCheckpoint);
+         });
+}
+
+}  // namespace syncline::scheduler

@@ -1,0 +1,52 @@
+#ifndef SYNCLINE_SCHEDULER_CORE_JOB_JOB_CHECKPOINTS_H_
+#define SYNCLINE_SCHEDULER_CORE_JOB_JOB_CHECKPOINTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+
+namespace syncline::scheduler {
+
+// The checkpoints in a job's record, JobStatus.checkpoints: by clock, the
+// oldest first, no two of one clock. Pure.
+
+// The checkpoints that a record has at most; of more the oldest are left out.
+inline constexpr int kCheckpointsMax = 250;
+
+// What the next attempt of a job starts from.
+struct StartPoint {
+  int64_t clock = 0;                        // that it trains first
+  std::optional<CheckpointInfo> from = {};  // none: the initial values
+};
+
+// The job's latest checkpoint; without one what the job itself starts from.
+StartPoint NextStart(const JobStatus& job);
+// "from the checkpoint at clock 800", for people.
+std::string StartText(const JobStatus& job);
+
+// Takes over what the chief of an attempt says: a checkpoint that is whole, and
+// those that were deleted for it. `attempt`: that chief's; 0: the present one.
+// Of a path that is empty or too long, and of clocks below `first_clock`,
+// nothing is taken. True if anything has changed.
+bool TakeCheckpoint(const WorkerReport& report, int64_t first_clock,
+                    JobStatus* job, uint32_t attempt = 0);
+
+// The record's last checkpoint is damaged, as a ps says in `problems` with
+// preparing the present attempt (kDamagedCheckpoint), all of them name its
+// folder, and there is a checkpoint before it: leaves out the damaged one. True
+// if so. A ps that does not see it, or has no room for it, is no reason.
+bool DropDamaged(absl::Span<const std::string> problems, JobStatus* job);
+
+// `problems` with preparing a later attempt than the first are all that a ps
+// does not see its checkpoint (kUnseenCheckpoint), `start`'s: that may go away
+// by itself. With the first it is more likely that the path is wrong.
+bool IsUnseen(absl::Span<const std::string> problems, const StartPoint& start,
+              const JobStatus& job);
+
+}  // namespace syncline::scheduler
+
+#endif  // SYNCLINE_SCHEDULER_CORE_JOB_JOB_CHECKPOINTS_H_

@@ -1,0 +1,152 @@
+// The regime of a running job, which users and the job's own rules change:
+// Job's part of it.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/base/utf8.h"
+#include "common/job/elastic_validator.h"
+#include "common/job/regime_rules.h"
+#include "common/job/strategy_rules.h"
+#include "scheduler/core/job/job.h"
+#include "scheduler/core/job/regime_history.h"
+
+namespace syncline::scheduler {
+namespace {
+
+// Of a user's reason for a change.
+constexpr size_t kReasonBytesMax = 1 << 10;
+
+}  // namespace
+
+bool Job::TrainsWithoutPs() const {
+  const StrategyRule* const rule =
+      FindStrategyRule(RegimesInForce(status_).back().strategy());
+  return rule != nullptr && !rule->has_ps;
+}
+
+void Job::TakeRegimeReport(const RegimeTransition& transition, absl::Time now,
+                           ClusterActions* actions) {
+  const bool had_ps = !TrainsWithoutPs();
+  if (!TakeRegime(transition, now, &status_)) return;
+  // Others report from now on what was skipped, all of it.
+  if (had_ps == TrainsWithoutPs()) attempt_->ps_reports = {};
+  if (attempt_->regime_wanted.has_value() &&
+      attempt_->regime_wanted->reason() == transition.reason()) {
+    attempt_->regime_wanted.reset();
+    regime_outcome_ = *status_.regimes().rbegin();
+  }
+  // A later attempt trains by it, also if the scheduler is another one.
+  actions->push_back(PersistJob{id()});
+}
+
+void Job::ApplyRegimeRules(const WorkerReport& report, bool is_new_evaluation,
+                           const JobMember& member, absl::Time now,
+                           ClusterActions* actions) {
+  if (status_.spec().regimes().empty() || stopping()) return;
+  RegimePolicy& policy = *attempt_->regime_policy;
+  if (is_new_evaluation) policy.OnEvaluation(report.evaluation());
+  if (report.has_progress() && member.role == JobMember::Role::kWorker) {
+    const WorkerProgress& work = report.progress();
+    policy.OnWork(member.rank(), work.clock(),
+                  work.compute_seconds() + work.data_seconds(), now);
+    const JobProgress all =
+        attempt_->progress->Summary(now - attempt_->running_since);
+    const int64_t per_epoch = attempt_->clocks_per_epoch;
+    policy.OnClock(all.clock(), per_epoch > 0 ? all.clock() / per_epoch : 0);
+    if (all.has_loss()) policy.OnLoss(all.loss());
+  }
+  // One change after the other. The user who asked for the one before is
+  // answered after this report, and the outcome must be there until then.
+  if (attempt_->regime_wanted.has_value() || report.has_regime()) return;
+  const std::optional<RegimePolicy::Decision> decision = policy.Next();
+  if (!decision.has_value()) return;
+  ChangeRegimeRequest request;
+  *request.mutable_change() = decision->change;
+  request.set_reason(decision->reason);
+  absl::StatusOr<SchedulerMessage> message = RequestRegime(request);
+  if (message.ok()) {
+    const absl::StatusOr<SessionId> chief = WorkerSession(0);
+    if (chief.ok()) {
+      actions->push_back(SendCommand{*chief, *std::move(message)});
+    }
+    return;
+  }
+  RegimeTransition refused;
+  refused.set_reason(decision->reason);
+  refused.set_error(std::string(message.status().message()));
+  TakeRegime(refused, now, &status_);
+  actions->push_back(PersistJob{id(), /*durable=*/false});
+}
+
+absl::StatusOr<SchedulerMessage> Job::RequestRegime(
+    const ChangeRegimeRequest& request) {
+  if (attempt_->regime_wanted.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", id(), ": a change of the regime is under way: ",
+                     attempt_->regime_wanted->reason()));
+  }
+  const std::vector<Regime> regimes = RegimesInForce(status_);
+  if (regimes.size() >= kRegimeChangesMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "job ", id(), " has changed its regime ", regimes.size() - 1,
+        " times, which is the most there are"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const Regime next,
+      ChangedRegime(status_.spec(),
+                    static_cast<uint32_t>(status_.workers_size()),
+                    regimes.back(), request.change()));
+  const ConsistencySpec::Mode mode = next.consistency().mode();
+  if (mode != ConsistencySpec::SYNC &&
+      mode != ConsistencySpec::MODE_UNSPECIFIED) {
+    const std::string why = WhyTiedToSync(
+        status_.spec(), static_cast<uint32_t>(status_.workers_size()),
+        status_.wanted_workers());
+    if (!why.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("mode: cannot be ", ConsistencySpec::Mode_Name(mode),
+                       " in job ", id(), ": ", why));
+    }
+  }
+  if (status_.has_evaluator() && next.strategy() != regimes.back().strategy()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "strategy: cannot change while an evaluator takes part in job ", id(),
+        "; use a cluster without one"));
+  }
+  SchedulerMessage message;
+  ChangeRegime* const change = message.mutable_change_regime();
+  change->set_job_id(id());
+  change->set_attempt(attempt_->pass.attempt);
+  *change->mutable_change() = request.change();
+  change->set_reason(
+      Utf8Shortened(Utf8Text(request.reason()), kReasonBytesMax));
+  attempt_->regime_wanted = *change;
+  regime_outcome_.reset();
+  return message;
+}
+
+std::optional<absl::StatusOr<RegimeTransition>> Job::RegimeOutcome() const {
+  if (regime_outcome_.has_value()) {
+    if (regime_outcome_->error().empty()) return *regime_outcome_;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", id(),
+        ": the regime has not changed: ", regime_outcome_->error()));
+  }
+  if (status_.state() == RUNNING && !stopping() &&
+      attempt_->regime_wanted.has_value()) {
+    return std::nullopt;
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", id(), " is ", JobState_Name(status_.state()),
+      stopping() && !IsOver() ? " and about to end this attempt" : "",
+      ", before its regime has changed"));
+}
+
+}  // namespace syncline::scheduler

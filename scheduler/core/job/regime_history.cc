@@ -1,0 +1,89 @@
+#include "scheduler/core/job/regime_history.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/utf8.h"
+#include "common/job/regime_rules.h"
+#include "common/regime/job_regimes.h"
+#include "scheduler/core/describe.h"
+
+namespace syncline::scheduler {
+namespace {
+
+// Of a reason or an error; more than this is not read.
+constexpr size_t kTextBytesMax = 1 << 10;
+
+bool SameTime(const RegimeTransition& a, const RegimeTransition& b) {
+  return a.time().seconds() == b.time().seconds() &&
+         a.time().nanos() == b.time().nanos();
+}
+
+// Room for one more: of failed changes, which nobody needs to go on, the oldest
+// goes first; else the oldest but the first.
+void MakeRoom(JobStatus* job) {
+  auto* const all = job->mutable_regimes();
+  if (all->size() < kRegimeChangesMax) return;
+  const auto failed = std::find_if(
+      all->begin(), all->end(),
+      [](const RegimeTransition& t) { return !t.error().empty(); });
+  all->erase(failed != all->end() ? failed : all->begin() + 1);
+}
+
+}  // namespace
+
+std::vector<Regime> RegimesInForce(const JobStatus& job) {
+  std::vector<Regime> regimes = {RegimeOf(job.spec())};
+  for (const RegimeTransition& transition : job.regimes()) {
+    if (!transition.error().empty()) continue;
+    const int64_t first = transition.regime().first_clock();
+    while (!regimes.empty() && regimes.back().first_clock() >= first) {
+      regimes.pop_back();
+    }
+    regimes.push_back(transition.regime());
+  }
+  return regimes;
+}
+
+void BeginRegimes(int64_t start_clock, absl::Time now, JobStatus* job) {
+  RegimeTransition entry;
+  *entry.mutable_time() = ToTimestamp(now);
+  if (job->regimes().empty()) {
+    *entry.mutable_regime() = RegimeOf(job->spec());
+    entry.set_reason(kAsSubmitted);
+    *job->add_regimes() = std::move(entry);
+    return;
+  }
+  const std::vector<Regime> regimes = RegimesInForce(*job);
+  if (regimes.back().first_clock() <= start_clock) return;
+  const auto next = std::find_if(
+      regimes.begin(), regimes.end(),
+      [&](const Regime& r) { return r.first_clock() > start_clock; });
+  *entry.mutable_regime() = *(next - 1);
+  entry.set_reason(absl::StrCat("attempt ", job->attempt(),
+                                " goes on from clock ", start_clock,
+                                ": later changes are lost"));
+  MakeRoom(job);
+  *job->add_regimes() = std::move(entry);
+}
+
+bool TakeRegime(const RegimeTransition& transition, absl::Time now,
+                JobStatus* job) {
+  RegimeTransition entry = transition;
+  entry.set_reason(Utf8Shortened(entry.reason(), kTextBytesMax));
+  entry.set_error(Utf8Shortened(entry.error(), kTextBytesMax));
+  if (!entry.has_time()) *entry.mutable_time() = ToTimestamp(now);
+  for (const RegimeTransition& known : job->regimes()) {
+    if (SameTime(known, entry) && known.reason() == entry.reason()) {
+      return false;
+    }
+  }
+  MakeRoom(job);
+  *job->add_regimes() = std::move(entry);
+  return true;
+}
+
+}  // namespace syncline::scheduler

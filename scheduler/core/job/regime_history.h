@@ -1,0 +1,35 @@
+#ifndef SYNCLINE_SCHEDULER_CORE_JOB_REGIME_HISTORY_H_
+#define SYNCLINE_SCHEDULER_CORE_JOB_REGIME_HISTORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+
+namespace syncline::scheduler {
+
+// How a job trains, from its first regime on: JobStatus.regimes. Pure.
+//
+// Entries are in the order in which things happened. An attempt that goes on
+// from an earlier clock loses the regimes of later ones: an entry for its start
+// says so, and takes their place.
+
+// RegimeTransition.reason of the first entry: nothing has changed.
+inline constexpr char kAsSubmitted[] = "as submitted";
+
+// The regimes that hold, by ascending first clock; RegimeOf the spec where the
+// history is empty. Never empty.
+std::vector<Regime> RegimesInForce(const JobStatus& job);
+
+// An attempt begins at this clock: the first one enters the spec's regime, a
+// later one what was lost.
+void BeginRegimes(int64_t start_clock, absl::Time now, JobStatus* job);
+
+// Takes over what the chief says of a change. False: it has said so before.
+bool TakeRegime(const RegimeTransition& transition, absl::Time now,
+                JobStatus* job);
+
+}  // namespace syncline::scheduler
+
+#endif  // SYNCLINE_SCHEDULER_CORE_JOB_REGIME_HISTORY_H_

@@ -1,0 +1,41 @@
+#ifndef SYNCLINE_SCHEDULER_CTL_TEXT_TOP_TEXT_H_
+#define SYNCLINE_SCHEDULER_CTL_TEXT_TOP_TEXT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+
+namespace syncline::ctl {
+
+// What `synctl top` shows at one moment.
+struct TopSnapshot {
+  ClusterStatus cluster;
+  // Those that are not over; the running ones with their workers' progress.
+  std::vector<JobStatus> jobs;
+};
+
+// The share of its time since `before` (empty: since the job's start) that each
+// worker waited for others, by position in `now`; nothing: it has not reported
+// a step since.
+std::vector<std::optional<double>> WaitShares(const JobProgress& now,
+                                              const JobProgress& before);
+
+// The rank that the others wait for: the only one at the smallest clock, while
+// the job has not come forward since `before`; else the one that waits at most
+// half as much as every other, where each of these waits a fifth of its time or
+// more. Nothing: there is none. `before` empty: only the second.
+std::optional<uint32_t> StragglerOf(const JobProgress& now,
+                                    const JobProgress& before);
+
+// A line of totals; the jobs, each running one with a line for each worker; the
+// members. `before`: the moment before, for shares over that time; may be
+// empty.
+std::string TopText(const TopSnapshot& now, const TopSnapshot& before);
+
+}  // namespace syncline::ctl
+
+#endif  // SYNCLINE_SCHEDULER_CTL_TEXT_TOP_TEXT_H_

@@ -1,0 +1,60 @@
+#ifndef SYNCLINE_SCHEDULER_SERVICE_MEMBER_CERTIFICATES_H_
+#define SYNCLINE_SCHEDULER_SERVICE_MEMBER_CERTIFICATES_H_
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "common/system/periodic_task.h"
+#include "scheduler/core/membership.h"
+
+namespace syncline::scheduler {
+
+// The certificates of the daemons whose sessions are open. A session outlives
+// the look at its certificate when it began; this object looks again every
+// kLookPeriod and tells which sessions have a certificate that was revoked
+// meanwhile. Thread-safe.
+class MemberCertificates {
+ public:
+  // With RevokedCertificates::kLookPeriod less than ClusterCore's grace, so
+  // that a job hears of the loss before it fails for calls that others refuse.
+  static constexpr absl::Duration kLookPeriod = absl::Milliseconds(500);
+
+  // Errors: why the certificate `pem` counts no more.
+  using Check = std::function<absl::Status(absl::string_view pem)>;
+  // Called without a lock, on this object's thread, at each look until it
+  // returns true. False: the session could not be ended now.
+  using OnRevoked =
+      std::function<bool(SessionId session, const absl::Status& why)>;
+  // A null `check`: nothing is ever revoked, and there is no thread.
+  MemberCertificates(Check check, OnRevoked on_revoked);
+
+  void Add(SessionId session, std::string pem) ABSL_LOCKS_EXCLUDED(mu_);
+  // Idempotent.
+  void Remove(SessionId session) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // One look at all sessions; the thread calls it.
+  void Look() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Certificate {
+    std::string pem;
+    bool is_being_told = false;  // on_revoked_ runs
+  };
+  const Check check_;
+  const OnRevoked on_revoked_;
+  Mutex mu_;
+  std::map<SessionId, Certificate> certificates_ ABSL_GUARDED_BY(mu_);
+  std::optional<PeriodicTask> looking_;  // last: its thread uses the rest
+};
+
+}  // namespace syncline::scheduler
+
+#endif  // SYNCLINE_SCHEDULER_SERVICE_MEMBER_CERTIFICATES_H_

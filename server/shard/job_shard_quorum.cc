@@ -1,0 +1,70 @@
+// JobShard's clocks that end without some of the workers.
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/system/log.h"
+#include "server/shard/job_shard.h"
+#include "server/shard/quorum_agreement.h"
+
+namespace syncline::ps {
+namespace {
+
+constexpr absl::Duration kQuorumRetryDelay = absl::Milliseconds(200);
+
+}  // namespace
+
+void JobShard::SendCloses(ConsistencyController::Closes closes) {
+  if (quorum_ == nullptr) return;
+  const int64_t clock = closes.clock;
+  quorum_->OnCloses(clock, std::move(closes.ranks),
+                    [self = shared_from_this(),
+                     clock](const absl::StatusOr<std::vector<uint32_t>>& set) {
+                      self->OnQuorum(clock, set);
+                    });
+}
+
+void JobShard::OnQuorum(int64_t clock,
+                        const absl::StatusOr<std::vector<uint32_t>>& set) {
+  StepBatch batch(lane_count_);
+  {
+    MutexLock lock(&mu_);
+    // The lanes may be gone.
+    if (controller_.closed()) return;
+    ShardActions actions;
+    absl::Status status = set.status();
+    if (status.ok()) {
+      status = controller_.OnQuorum(clock, *set, MonotonicNow(), &actions);
+    }
+    ApplyActions(actions, &batch);
+    SubmitSteps(&batch);
+    // A second report of a clock may come when its set is long known.
+    const auto open = controller_.OpenCloses();
+    if (!status.ok() && open.has_value() && open->clock == clock) {
+      controller_.OnQuorumDelayed(clock, status);
+      quorum_retry_at_ = MonotonicNow() + kQuorumRetryDelay;
+      LogWarning("the set of a clock is not known yet")
+          .Job(config_.job_id)
+          .Field("clock", clock)
+          .Status(status);
+    }
+  }
+  batch.RunCallbacks();
+}
+
+void JobShard::TickQuorum(absl::Time now, absl::Duration frozen) {
+  quorum_->Tick(now, frozen);
+  std::optional<ConsistencyController::Closes> again;
+  {
+    MutexLock lock(&mu_);
+    if (quorum_retry_at_ > now) return;
+    quorum_retry_at_ = absl::InfiniteFuture();
+    again = controller_.OpenCloses();
+  }
+  if (again.has_value()) SendCloses(*std::move(again));
+}
+
+}  // namespace syncline::ps

@@ -1,0 +1,147 @@
+// Goal: with backups a job goes on while one of its workers does not, that
+// worker goes on with it later, and a user sees what that has cost. Method: the
+// real executables; SIGSTOP and SIGCONT for one worker of four, of which three
+// are needed.
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/test_cluster.h"
+
+namespace syncline {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kEpochs = 40;
+// A job that is still running when the test has seen what it looks for, however
+// fast the machine is: the test cancels it.
+constexpr int kLastingEpochs = 100'000;
+constexpr absl::Duration kPatience = absl::Minutes(2);
+constexpr int kStopped = 3;  // the rank of worker-2
+constexpr int kStops = 3;
+// After so long in a stop the others, who report every 500 ms, have said where
+// they have come to in it.
+constexpr absl::Duration kReported = absl::Milliseconds(800);
+// A member that is silent for 5 s is lost, and its job fails.
+constexpr absl::Duration kStop = absl::Milliseconds(1200);
+
+class BackupsTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(cluster_.Start()); }
+
+  static JobSpec Digits() {
+    JobSpec job = DigitsJob();
+    job.set_name("backups");
+    job.mutable_data()->mutable_train()->mutable_digits()->set_count(1600);
+    job.mutable_data()->mutable_test()->mutable_digits()->set_count(200);
+    job.mutable_data()->mutable_test()->mutable_digits()->set_seed(2);
+    job.mutable_training()->set_batch_size(8);
+    job.mutable_training()->set_epochs(kEpochs);
+    job.mutable_training()->set_threads(1);
+    job.mutable_resources()->set_workers(4);
+    job.mutable_resources()->set_ps(2);
+    job.mutable_consistency()->set_mode(ConsistencySpec::SYNC_WITH_BACKUPS);
+    job.mutable_consistency()->set_needed(3);
+    return job;
+  }
+  int64_t ClockOf(const std::string& id, int rank) {
+    const auto job = cluster_.Get(id);
+    EXPECT_OK(job);
+    if (!job.ok() || job->progress().workers_size() <= rank) return -1;
+    return job->progress().workers(rank).clock();
+  }
+  // As the ps count it.
+  uint64_t LeftBehindAt(const std::string& id) {
+    const auto job = cluster_.Get(id);
+    EXPECT_OK(job);
+    if (!job.ok() || job->progress().blame_size() <= kStopped) return 0;
+    return job->progress().blame(kStopped).left_behind_clocks();
+  }
+
+  TestCluster cluster_{{.ps = 2, .workers = 4}};
+};
+
+TEST_F(BackupsTest, TheOthersGoOnAndTheStoppedWorkerComesBack) {
+  JobSpec lasting = Digits();
+  lasting.mutable_training()->set_epochs(kLastingEpochs);
+  ASSERT_OK_AND_ASSIGN(const std::string id,
+                       cluster_.Submit(WriteJob(cluster_.dir(), lasting,
+                                                MlpModel(784, 16, 10))));
+  ASSERT_OK(cluster_.WaitForClock(id, 20, kPatience));
+  uint64_t others = 0;  // clocks that were made while it was stopped
+  int64_t clock = 0;
+  for (int i = 0; i < kStops; ++i) {
+    cluster_.daemon("worker-2").Signal(SIGSTOP);
+    absl::SleepFor(kReported);
+    const auto before = cluster_.Get(id);
+    absl::SleepFor(kStop);
+    const auto after = cluster_.Get(id);
+    cluster_.daemon("worker-2").Signal(SIGCONT);
+    ASSERT_OK(before);
+    ASSERT_OK(after);
+    ASSERT_EQ(after->state(), RUNNING) << after->DebugString();
+    clock = after->progress().clock();
+    ASSERT_GT(clock, before->progress().clock())
+        << "the others have waited for the stopped worker";
+    others += static_cast<uint64_t>(clock - before->progress().clock());
+  }
+  EXPECT_TRUE(Eventually(kPatience, [&] {
+    return ClockOf(id, kStopped) >= clock;
+  })) << "the worker does not go on where the others are";
+  // At each stop a push of its own may have been under way.
+  EXPECT_TRUE(Eventually(kPatience,
+                         [&] { return LeftBehindAt(id) + kStops >= others; }))
+      << "left behind at " << LeftBehindAt(id) << " clocks of " << others;
+
+  ASSERT_OK(cluster_.Synctl({"cancel", id}));
+  ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_.WaitForEnd(id, kPatience));
+  EXPECT_EQ(job.state(), CANCELLED) << job.DebugString();
+  ASSERT_EQ(job.progress().blame_size(), 4);
+  EXPECT_EQ(job.progress().blame(kStopped).rank(),
+            static_cast<uint32_t>(kStopped));
+  // The last report of the ps may come after the end.
+  EXPECT_TRUE(Eventually(kPatience, [&] {
+    const std::string line = absl::StrCat("worker:2 was left behind at ",
+                                          LeftBehindAt(id), " clocks");
+    const auto get = cluster_.Synctl({"get", id});
+    return get.ok() && absl::StrContains(get->out, line);
+  }));
+}
+
+TEST_F(BackupsTest, SuchAJobTrainsToItsEnd) {
+  ASSERT_OK_AND_ASSIGN(const std::string id,
+                       cluster_.Submit(WriteJob(cluster_.dir(), Digits(),
+                                                MlpModel(784, 16, 10))));
+  ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_.WaitForEnd(id, kPatience));
+  ASSERT_EQ(job.state(), SUCCEEDED) << job.DebugString();
+  EXPECT_EQ(job.progress().clock(), 50 * kEpochs);
+  ASSERT_EQ(job.evaluations_size(), kEpochs);
+  EXPECT_LT(job.evaluations(kEpochs - 1).loss(), job.evaluations(0).loss() / 2);
+  EXPECT_GT(job.evaluations(kEpochs - 1).accuracy(), 0.8);
+  // Three of four end each clock, so over all of them some came too late.
+  ASSERT_OK_AND_ASSIGN(const auto watch, cluster_.Synctl({"watch", id}));
+  EXPECT_THAT(watch.out, HasSubstr(" was left behind at "));
+}
+
+TEST_F(BackupsTest, WhatSuchAJobCostsIsSaidBefore) {
+  const std::string file =
+      WriteJob(cluster_.dir(), Digits(), MlpModel(784, 16, 10));
+  ASSERT_OK_AND_ASSIGN(const auto plan, cluster_.Synctl({"plan", file}));
+  EXPECT_THAT(absl::StrCat(plan.out, plan.err),
+              AllOf(HasSubstr("consistency.mode SYNC_WITH_BACKUPS"),
+                    HasSubstr("not trained in that epoch")));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,221 @@
+// Goal: a job changes how it trains while it runs, without a restart, as a user
+// asks with synctl: all steps of all workers count, and where the order of
+// gradients does not matter the model has the bits of a job that never changed.
+// What cannot be has one clear message. A ps that is lost or frozen while the
+// regime changes leaves the old regime, or fails the job by name.
+// Method: the real executables.
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/system/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/test_cluster.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kModelBytesMax = 64 << 20;
+constexpr absl::Duration kPatience = absl::Minutes(4);
+
+class RunningRegimeTest : public ::testing::Test {
+ protected:
+  RunningRegimeTest() : cluster_({.ps = 2, .workers = 2}) {}
+  void SetUp() override { ASSERT_OK(cluster_.Start()); }
+
+  // `clocks` for each worker; the workers take samples of 8.
+  JobSpec Job(const std::string& name, uint32_t workers, int64_t clocks) {
+    JobSpec job = DigitsJob();
+    job.set_name(name);
+    job.mutable_data()->mutable_train()->mutable_digits()->set_count(
+        static_cast<uint64_t>(clocks) * 8 * workers);
+    job.mutable_training()->set_batch_size(8);
+    job.mutable_resources()->set_workers(workers);
+    job.mutable_resources()->set_ps(2);
+    return job;
+  }
+  std::string Submit(const JobSpec& job) {
+    const auto id =
+        cluster_.Submit(WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10)));
+    EXPECT_OK(id);
+    return id.ok() ? *id : "";
+  }
+  // All that synctl printed.
+  std::string Regime(const std::string& id, std::vector<std::string> flags,
+                     int expected_code = 0) {
+    std::vector<std::string> arguments = {"regime", id};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const auto result = cluster_.Synctl(arguments);
+    EXPECT_OK(result);
+    if (!result.ok()) return "";
+    EXPECT_EQ(result->exit.code, expected_code) << result->err;
+    return absl::StrCat(result->out, result->err);
+  }
+  std::string ModelBytes(const JobStatus& job) {
+    const auto file = cluster_.FetchModel(job.job_id());
+    EXPECT_OK(file);
+    const auto bytes = ReadFile(*file, kModelBytesMax);
+    EXPECT_OK(bytes);
+    return bytes.value_or("");
+  }
+
+  TestCluster cluster_;
+};
+
+TEST_F(RunningRegimeTest, SyncToAsyncToBoundedToSyncLosesNoStep) {
+  constexpr int64_t kClocks = 12'000;
+  JobSpec job = Job("there-and-back", 2, kClocks);
+  job.mutable_optimizer()->set_clip_norm(1);
+  job.set_non_finite(SKIP_STEP);
+  const std::string id = Submit(job);
+  ASSERT_OK(cluster_.WaitForClock(id, 50, kPatience));
+  EXPECT_THAT(Regime(id, {"--mode", "async", "--reason", "a slow host"}),
+              AllOf(HasSubstr("ASYNC"), HasSubstr("learning rate x 0.5")));
+  EXPECT_THAT(Regime(id, {"--mode", "async"}, 1),
+              HasSubstr("trains so already"));
+  EXPECT_THAT(Regime(id, {"--mode", "bounded-staleness", "--bound", "3"}),
+              HasSubstr("BOUNDED_STALENESS, bound 3"));
+  EXPECT_THAT(Regime(id, {"--bound", "1"}), HasSubstr("bound 1"));
+  EXPECT_THAT(Regime(id, {"--mode", "sync"}),
+              AllOf(HasSubstr("SYNC"), HasSubstr("learning rate x 1")));
+  ASSERT_OK_AND_ASSIGN(const JobStatus done,
+                       cluster_.WaitForEnd(id, kPatience));
+  ASSERT_EQ(done.state(), SUCCEEDED)
+      << done.transitions(done.transitions_size() - 1).reason();
+  EXPECT_EQ(done.attempt(), 1u);
+  EXPECT_EQ(done.progress().clock(), kClocks);
+  EXPECT_EQ(done.progress().skipped_clocks(), 0u);
+  ASSERT_EQ(done.regimes_size(), 5);
+  EXPECT_EQ(done.regimes(1).reason(), "synctl regime: a slow host");
+  for (int i = 1; i < done.regimes_size(); ++i) {
+    EXPECT_GT(done.regimes(i).regime().first_clock(),
+              done.regimes(i - 1).regime().first_clock());
+    EXPECT_EQ(done.regimes(i).error(), "");
+    EXPECT_GT(done.regimes(i).pause_seconds(), 0);
+  }
+  ASSERT_OK_AND_ASSIGN(const auto text, cluster_.Synctl({"get", id}));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("regimes"), HasSubstr("a slow host")));
+  EXPECT_THAT(Regime(id, {"--mode", "async"}, 1),
+              HasSubstr("is SUCCEEDED; the regime of a running job alone"));
+}
+
+// With one worker each mode applies its gradients one after the other.
+TEST_F(RunningRegimeTest, OneWorkersModelHasTheSameBits) {
+  constexpr int64_t kClocks = 4'000;
+  JobSpec job = Job("plain", 1, kClocks);
+  job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  job.mutable_learning_rate()->set_base(0.002);
+  job.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+  ASSERT_OK_AND_ASSIGN(
+      const JobStatus plain,
+      cluster_.Train(WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10))));
+  job.set_name("changed");
+  const std::string id = Submit(job);
+  ASSERT_OK(cluster_.WaitForClock(id, 50, kPatience));
+  Regime(id, {"--mode", "async"});
+  Regime(id, {"--mode", "sync"});
+  Regime(id, {"--mode", "bounded-staleness", "--bound", "2"});
+  ASSERT_OK_AND_ASSIGN(const JobStatus done,
+                       cluster_.WaitForEnd(id, kPatience));
+  ASSERT_EQ(done.state(), SUCCEEDED);
+  EXPECT_EQ(done.regimes_size(), 4);
+  EXPECT_TRUE(ModelBytes(done) == ModelBytes(plain));
+}
+
+TEST_F(RunningRegimeTest, WhatCannotBeHasOneClearMessage) {
+  const std::string id = Submit(EndlessJob());
+  ASSERT_OK(cluster_.WaitForClock(id, 5, kPatience));
+  EXPECT_THAT(Regime("j-9999", {"--mode", "async"}, 1), HasSubstr("j-9999"));
+  EXPECT_THAT(Regime(id, {}, 2), HasSubstr("nothing is to change"));
+  EXPECT_THAT(Regime(id, {"--learning-rate-factor", "1e30"}, 1),
+              HasSubstr("learning_rate_factor: is 1e+30, must be > 0 and at"));
+  EXPECT_THAT(Regime(id, {"--mode", "quickly"}, 2),
+              HasSubstr("--mode: 'quickly' is none"));
+  EXPECT_THAT(Regime(id, {"--mode", "local"}, 1),
+              HasSubstr("mode: LOCAL is not built"));
+  EXPECT_THAT(Regime(id, {"--mode", "bounded-staleness"}, 1),
+              HasSubstr("staleness_bound: BOUNDED_STALENESS needs one"));
+  EXPECT_THAT(Regime(id, {"--strategy", "hybrid"}, 1),
+              HasSubstr("strategy: HYBRID cannot begin or end"));
+  EXPECT_THAT(Regime(id, {"--wire-type", "bfloat16"}, 1),
+              HasSubstr("wire_type: the wire type of a running job"));
+  // The next job waits for a ps or a worker.
+  JobSpec waiting = EndlessJob();
+  waiting.set_name("waiting");
+  waiting.mutable_resources()->set_workers(2);
+  const std::string queued = Submit(waiting);
+  EXPECT_THAT(Regime(queued, {"--mode", "async"}, 1),
+              HasSubstr("is QUEUED; the regime of a running job alone"));
+}
+
+// A frozen ps: the change waits, and another one is refused meanwhile. Awake,
+// it goes on, or the change has failed by then; the job is never torn.
+TEST_F(RunningRegimeTest, AFrozenPsLeavesOneRegime) {
+  JobSpec job = EndlessJob();
+  job.mutable_resources()->set_workers(2);
+  job.mutable_resources()->set_ps(2);
+  const std::string id = Submit(job);
+  ASSERT_OK(cluster_.WaitForClock(id, 20, kPatience));
+  cluster_.daemon("ps-1").Signal(SIGSTOP);
+  ASSERT_OK_AND_ASSIGN(const auto change,
+                       cluster_.StartSynctl({"regime", id, "--mode", "async"}));
+  EXPECT_FALSE(change->Finish(absl::Seconds(2)).ok());
+  EXPECT_THAT(Regime(id, {"--mode", "async"}, 1), HasSubstr("is under way"));
+  cluster_.daemon("ps-1").Signal(SIGCONT);
+  ASSERT_OK_AND_ASSIGN(const auto ended, change->Finish(kPatience));
+  ASSERT_OK_AND_ASSIGN(const JobStatus status, cluster_.Get(id));
+  ASSERT_EQ(status.regimes_size(), 2);
+  EXPECT_EQ(ended.exit.code == 0, status.regimes(1).error().empty())
+      << ended.out << ended.err;
+  ASSERT_EQ(status.state(), RUNNING);
+  ASSERT_OK(
+      cluster_.WaitForClock(id, status.progress().clock() + 20, kPatience));
+}
+
+// Not that there is no scheduler.
+TEST_F(RunningRegimeTest, AChangeThatTakesLongerIsSaidToBeUnderWay) {
+  JobSpec job = EndlessJob();
+  job.mutable_resources()->set_workers(2);
+  job.mutable_resources()->set_ps(2);
+  const std::string id = Submit(job);
+  ASSERT_OK(cluster_.WaitForClock(id, 20, kPatience));
+  cluster_.daemon("ps-1").Signal(SIGSTOP);
+  EXPECT_THAT(Regime(id, {"--mode", "async", "--timeout", "1"}, 3),
+              HasSubstr("the change is still under way after 1s"));
+  cluster_.daemon("ps-1").Signal(SIGCONT);
+}
+
+TEST_F(RunningRegimeTest, ALostPsEndsTheChangeAndTheJobByName) {
+  JobSpec job = EndlessJob();
+  job.mutable_resources()->set_workers(2);
+  job.mutable_resources()->set_ps(2);
+  const std::string id = Submit(job);
+  ASSERT_OK(cluster_.WaitForClock(id, 20, kPatience));
+  cluster_.daemon("ps-1").Signal(SIGSTOP);
+  ASSERT_OK_AND_ASSIGN(const auto change,
+                       cluster_.StartSynctl({"regime", id, "--mode", "async"}));
+  EXPECT_FALSE(change->Finish(absl::Seconds(1)).ok());
+  cluster_.daemon("ps-1").Signal(SIGKILL);
+  ASSERT_OK_AND_ASSIGN(const auto ended, change->Finish(kPatience));
+  EXPECT_NE(ended.exit.code, 0);
+  EXPECT_THAT(ended.err, AnyOf(HasSubstr("before its regime has changed"),
+                               HasSubstr("has not changed")));
+  ASSERT_OK_AND_ASSIGN(const JobStatus status,
+                       cluster_.WaitForEnd(id, kPatience));
+  EXPECT_EQ(status.state(), FAILED);
+  EXPECT_THAT(status.transitions(status.transitions_size() - 1).reason(),
+              HasSubstr("ps 1 at"));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,341 @@
+// Goal: jobs without ps end with the bits of jobs with ps: parameters,
+// evaluations and what was skipped are the same for ALL_REDUCE, SHARDED and
+// PARAMETER_SERVER, for any number of ranks. Method: workers in this process,
+// with two ps over real gRPC, and without ps over InProcessPeers; the files of
+// trained weights are compared byte for byte.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/model/zoo/zoo.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/training_cluster.h"
+
+namespace syncline {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// With running statistics, of an image and of a vector.
+constexpr char kNormalised[] = R"(
+<ir_version: 8, opset_import: ["" : 15]>
+normalised (
+  float[N, 28, 28] x,
+  float[4, 1, 5, 5] w1, float[4] scale1, float[4] b1, float[4] mean1,
+  float[4] variance1, float[784, 24] w2, float[24] scale2, float[24] b2,
+  float[24] mean2, float[24] variance2, float[24, 10] w3, float[10] b3
+) => (float[N, 10] logits)
+<int64[1] one = {1}>
+{
+  image = Unsqueeze (x, one)
+  sum1 = Conv <strides = [2, 2], pads = [2, 2, 2, 2]> (image, w1)
+  normal1 = BatchNormalization (sum1, scale1, b1, mean1, variance1)
+  hidden1 = Tanh (normal1)
+  flat = Flatten <axis = 1> (hidden1)
+  sum2 = MatMul (flat, w2)
+  normal2 = BatchNormalization <momentum = 0.5> (sum2, scale2, b2, mean2,
+                                                 variance2)
+  hidden2 = Tanh (normal2)
+  logits = Gemm (hidden2, w3, b3)
+})";
+
+void Initialize(const char* pattern, float value, JobSpec* spec) {
+  InitializerRule* const rule = spec->mutable_model()->add_initialize();
+  rule->set_pattern(pattern);
+  rule->set_scheme(InitializerRule::CONSTANT);
+  rule->set_value(value);
+}
+
+// The last step of an epoch has fewer samples: one rank has some, the others
+// have none.
+JobSpec Digits() {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(197);
+  spec.mutable_data()->mutable_test()->mutable_digits()->set_count(50);
+  spec.mutable_data()->mutable_test()->mutable_digits()->set_seed(2);
+  spec.add_metrics(ACCURACY);
+  spec.mutable_training()->set_epochs(2);
+  spec.mutable_training()->set_batch_size(16);
+  spec.mutable_learning_rate()->set_base(0.01f);
+  spec.mutable_limits()->set_step_timeout_seconds(20);
+  return spec;
+}
+
+JobSpec NormalisedDigits() {
+  JobSpec spec = Digits();
+  Initialize("mean*", 0, &spec);
+  Initialize("variance*", 1, &spec);
+  Initialize("scale*", 1, &spec);
+  return spec;
+}
+
+class PeerTrainingTest : public ::testing::Test {
+ protected:
+  TrainingCluster::Outcome Train(uint32_t workers, Strategy strategy,
+                                 JobSpec spec, const std::string& model) {
+    spec.set_strategy(strategy);
+    TrainingCluster cluster(
+        {.workers = workers,
+         .ps = strategy == PARAMETER_SERVER ? 2u : 0u,
+         .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
+         .data_root = dir_.path()});
+    return cluster.RunJob(spec, model);
+  }
+
+  // Of all strategies; returns the outcome with ps.
+  void ExpectTheSame(const JobSpec& spec, const std::string& model,
+                     std::vector<uint32_t> workers = {2, 3}) {
+    for (const uint32_t count : workers) {
+      const auto with_ps = Train(count, PARAMETER_SERVER, spec, model);
+      ASSERT_EQ(with_ps.status, absl::OkStatus());
+      const std::pair<Strategy, uint32_t> kWithout[] = {
+          {ALL_REDUCE, 0}, {SHARDED, 1}, {SHARDED, 2}};
+      for (const auto& [strategy, stage] : kWithout) {
+        SCOPED_TRACE(absl::StrCat(Strategy_Name(strategy), " ", stage, ", ",
+                                  count, " workers"));
+        JobSpec staged = spec;
+        if (stage > 0) staged.mutable_sharding()->set_stage(stage);
+        const auto without = Train(count, strategy, staged, model);
+        ASSERT_EQ(without.status, absl::OkStatus());
+        EXPECT_TRUE(without.artifacts.at("trained.safetensors") ==
+                    with_ps.artifacts.at("trained.safetensors"))
+            << "other bits; largest difference "
+            << LargestDifference(without.weights, with_ps.weights);
+        ASSERT_EQ(without.evaluations.size(), with_ps.evaluations.size());
+        for (size_t e = 0; e < with_ps.evaluations.size(); ++e) {
+          Evaluation ours = without.evaluations[e];
+          Evaluation theirs = with_ps.evaluations[e];
+          ours.clear_time();  // of day
+          theirs.clear_time();
+          EXPECT_TRUE(MessageDifferencer::Equals(ours, theirs))
+              << ours.DebugString() << theirs.DebugString();
+        }
+      }
+    }
+  }
+
+  TempDir dir_;
+  int clusters_ = 0;
+};
+
+TEST_F(PeerTrainingTest, AnMlpWithEachOptimizer) {
+  for (const char* const optimizer :
+       {"kind: SGD weight_decay: 0.01", "kind: ADAM", "kind: ADAGRAD",
+        "kind: LAMB clip_norm: 0.5", "kind: LAMB",
+        "kind: MOMENTUM clip_norm: 0.5"}) {
+    SCOPED_TRACE(optimizer);
+    JobSpec spec = Digits();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        optimizer, spec.mutable_optimizer()));
+    ExpectTheSame(spec, MlpModel(784, 32, 10),
+                  {optimizer == std::string("kind: ADAM") ? 4u : 2u});
+  }
+}
+
+TEST_F(PeerTrainingTest, ARateThatEndsWithTheJobAndMicroBatches) {
+  JobSpec spec = Digits();
+  spec.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+  spec.mutable_training()->set_micro_batches(4);
+  ExpectTheSame(spec, MlpModel(784, 32, 10));
+}
+
+TEST_F(PeerTrainingTest, AConvolutionalNetWithBatchStatistics) {
+  for (const bool sync : {false, true}) {
+    SCOPED_TRACE(sync);
+    JobSpec spec = NormalisedDigits();
+    spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+    spec.mutable_training()->set_sync_batch_statistics(sync);
+    ExpectTheSame(spec, kNormalised);
+  }
+}
+
+// Not each rank has as many parts of the last batch as the others.
+TEST_F(PeerTrainingTest, BatchStatisticsOfMicroBatches) {
+  JobSpec spec = NormalisedDigits();
+  spec.mutable_training()->set_sync_batch_statistics(true);
+  spec.mutable_training()->set_micro_batches(4);
+  ExpectTheSame(spec, kNormalised);
+}
+
+TEST_F(PeerTrainingTest, ASmallGpt) {
+  const auto model = WriteZooModel("gpt", {{"layers", "2"},
+                                           {"width", "16"},
+                                           {"heads", "2"},
+                                           {"length", "8"},
+                                           {"vocabulary", "128"},
+                                           {"seed", "3"}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::string text;
+  for (int i = 0; i < 1500; ++i) text.push_back("abcdefgh"[i * i % 7]);
+  dir_.Write("text.txt", text);
+  JobSpec spec = JobFromText(R"pb(
+    name: "gpt"
+    model { path: "gpt.onnx" }
+    data {
+      train { tokens { path: "text.txt" end: 0.9 } }
+      test { tokens { path: "text.txt" begin: 0.9 } }
+      feeds { input: "tokens" field: "tokens" }
+      label { field: "next" }
+    }
+    loss { kind: SOFTMAX_CROSS_ENTROPY }
+    optimizer { kind: ADAMW clip_norm: 1 }
+    learning_rate { base: 0.003 }
+    training { epochs: 2 batch_size: 8 seed: 7 threads: 1 }
+    limits { step_timeout_seconds: 20 }
+  )pb");
+  ExpectTheSame(spec, *model);
+}
+
+TEST_F(PeerTrainingTest, ScaledLosses) {
+  JobSpec spec = Digits();
+  spec.set_precision(FLOAT16);
+  // It overflows, and falls until it does not.
+  spec.mutable_loss_scale()->set_initial(16777216);
+  ExpectTheSame(spec, MlpModel(784, 32, 10), {2});
+}
+
+// --- Gradients that are not finite ---
+
+constexpr char kLogistic[] = R"(
+<ir_version: 8, opset_import: ["" : 13]>
+logistic (float[N, 2] x, float[2, 3] w, float[3] b) => (float[N, 3] logits)
+{
+  logits = Gemm (x, w, b)
+})";
+
+class PeerNonFiniteTest : public PeerTrainingTest {
+ protected:
+  // Rank 1's first gradient of `w` overflows; with "loss.csv" its loss does.
+  PeerNonFiniteTest() {
+    const std::string lines = "0.5,1,0\n-1,2,1\n0.25,-1,2\n1,1,0\n";
+    dir_.Write("gradient.csv",
+               absl::StrCat(lines, "3e38,0,0\n3e38,0,0\n",
+                            "0.5,0.5,1\n-0.5,0.5,2\n", lines, lines));
+    dir_.Write("loss.csv",
+               absl::StrCat(lines, "3e38,3e38,0\n0,0,0\n",
+                            "0.5,0.5,1\n-0.5,0.5,2\n", lines, lines));
+  }
+  JobSpec Spec(const std::string& data, NonFinitePolicy policy) {
+    JobSpec spec = JobFromText(
+        R"pb(
+          name: "overflow"
+          model {
+            path: "model.onnxtxt"
+            initialize { pattern: "w" scheme: CONSTANT value: 0.25 }
+            initialize { pattern: "b" scheme: ZEROS }
+          }
+          data {
+            train { csv {} }
+            feeds { input: "x" field: "0:2" }
+            label { field: "2" }
+            shuffle: false
+          }
+          loss { kind: SOFTMAX_CROSS_ENTROPY }
+          optimizer { kind: ADAM }
+          learning_rate { base: 0.1 }
+          training { epochs: 1 batch_size: 4 seed: 7 threads: 1 }
+          limits { step_timeout_seconds: 20 }
+        )pb");
+    spec.mutable_data()->mutable_train()->mutable_csv()->set_path(data);
+    spec.set_non_finite(policy);
+    return spec;
+  }
+};
+
+TEST_F(PeerNonFiniteTest, SkippedStepsAndDroppedBlocks) {
+  for (const auto policy : {SKIP_STEP, DROP_BLOCK}) {
+    for (const char* const data : {"gradient.csv", "loss.csv"}) {
+      for (const float clip : {0.0f, 1.0f}) {
+        SCOPED_TRACE(
+            absl::StrCat(NonFinitePolicy_Name(policy), " ", data, " ", clip));
+        JobSpec spec = Spec(data, policy);
+        spec.mutable_optimizer()->set_clip_norm(clip);
+        ExpectTheSame(spec, kLogistic, {2});
+        const auto with_ps = Train(2, PARAMETER_SERVER, spec, kLogistic);
+        const auto without = Train(2, SHARDED, spec, kLogistic);
+        const auto counts = [](const TrainingCluster::Outcome& outcome) {
+          const std::string& metrics = outcome.artifacts.at("metrics.json");
+          std::string lines;
+          for (const auto name : {"skipped_clocks", "dropped_blocks"}) {
+            const size_t at = metrics.find(name);
+            if (at == std::string::npos) continue;
+            lines += metrics.substr(at, metrics.find('\n', at) - at);
+          }
+          return lines;
+        };
+        EXPECT_EQ(counts(without), counts(with_ps));
+      }
+    }
+  }
+}
+
+TEST_F(PeerNonFiniteTest, AFailedJobNamesWorkerTensorAndClock) {
+  for (const Strategy strategy : {ALL_REDUCE, SHARDED}) {
+    const auto outcome =
+        Train(2, strategy, Spec("gradient.csv", FAIL_JOB), kLogistic);
+    EXPECT_EQ(outcome.status.code(), absl::StatusCode::kFailedPrecondition)
+        << outcome.status;
+    EXPECT_THAT(
+        std::string(outcome.status.message()),
+        AllOf(HasSubstr("the gradient of clock 0 is not finite: element "),
+              HasSubstr("of 'w', of rank 1 (worker:1 at host-1:1)")));
+  }
+}
+
+// Training goes on meanwhile, and the figures are the chief's.
+TEST_F(PeerTrainingTest, AnEvaluatorEvaluatesWhatTheChiefWould) {
+  JobSpec spec = NormalisedDigits();
+  spec.mutable_training()->set_epochs(4);
+  spec.mutable_training()->set_sync_batch_statistics(true);
+  const auto evaluated = [&](Strategy strategy, bool evaluator,
+                             uint32_t workers) {
+    JobSpec job = spec;
+    job.set_strategy(strategy);
+    TrainingCluster cluster(
+        {.workers = workers,
+         .ps = strategy == PARAMETER_SERVER ? 2u : 0u,
+         .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
+         .data_root = dir_.path(),
+         .evaluator = evaluator,
+         .on_evaluation = [](const Evaluation&) {
+           absl::SleepFor(absl::Milliseconds(30));  // slower than training
+         }});
+    return cluster.RunJob(job, kNormalised);
+  };
+  for (const uint32_t workers : {1u, 3u}) {
+    const auto by_chief = evaluated(ALL_REDUCE, false, workers);
+    ASSERT_EQ(by_chief.status, absl::OkStatus());
+    for (const Strategy strategy : {PARAMETER_SERVER, ALL_REDUCE, SHARDED}) {
+      SCOPED_TRACE(absl::StrCat(Strategy_Name(strategy), " ", workers));
+      const auto by_evaluator = evaluated(strategy, true, workers);
+      ASSERT_EQ(by_evaluator.status, absl::OkStatus());
+      EXPECT_TRUE(by_evaluator.artifacts.at("trained.safetensors") ==
+                  by_chief.artifacts.at("trained.safetensors"));
+      ASSERT_EQ(by_evaluator.evaluations.size(), 4u);
+      for (size_t e = 0; e < 4; ++e) {
+        EXPECT_EQ(by_evaluator.evaluations[e].clock(),
+                  by_chief.evaluations[e].clock());
+        EXPECT_EQ(by_evaluator.evaluations[e].loss(),
+                  by_chief.evaluations[e].loss());
+      }
+    }
+  }
+}
+
+TEST_F(PeerTrainingTest, OneWorkerTrainsAlone) {
+  ExpectTheSame(Digits(), MlpModel(784, 32, 10), {1});
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,164 @@
+// Goal: a job is given more workers and fewer while it runs, with ps and
+// without, and its curve is that of a job which always had the same number:
+// each clock has the same samples. A job that may go on with fewer does so when
+// a worker is killed. Method: the real executables.
+
+#include <cmath>
+#include <csignal>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/system/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/test_cluster.h"
+
+namespace syncline {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Minutes(5);
+constexpr int kHidden = 320;
+
+class ElasticTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(cluster_.Start());
+    folder_ = cluster_.dir().File("checkpoints");
+    ASSERT_OK(MakeDirs(folder_));
+  }
+
+  // 250 clocks an epoch, each of 64 samples, which is evaluated. kHidden makes
+  // a clock take a while: the job must not end before it is scaled.
+  JobSpec Job(const std::string& name, Strategy strategy,
+              uint32_t workers) const {
+    JobSpec job = DigitsJob();
+    job.set_name(name);
+    job.mutable_data()->mutable_train()->mutable_digits()->set_count(16'000);
+    job.mutable_data()->mutable_test()->mutable_digits()->set_count(200);
+    job.mutable_data()->mutable_test()->mutable_digits()->set_seed(2);
+    job.mutable_optimizer()->set_kind(OptimizerSpec::MOMENTUM);
+    job.mutable_learning_rate()->set_base(0.02);
+    job.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+    job.mutable_training()->set_batch_size(32);
+    job.mutable_training()->set_global_batch(64);
+    job.mutable_training()->set_epochs(8);
+    job.mutable_resources()->set_workers(workers);
+    job.mutable_resources()->set_ps(1);
+    job.set_strategy(strategy);
+    if (strategy != PARAMETER_SERVER) job.mutable_resources()->clear_ps();
+    job.mutable_checkpoint()->set_every_seconds(1e6);
+    job.mutable_checkpoint()->set_directory(folder_);
+    return job;
+  }
+  std::string Submit(const JobSpec& job) {
+    const auto id = cluster_.Submit(
+        WriteJob(cluster_.dir(), job, MlpModel(784, kHidden, 10)));
+    EXPECT_OK(id);
+    return id.value_or("");
+  }
+  JobStatus End(const std::string& id) {
+    const auto end = cluster_.WaitForEnd(id, kPatience);
+    EXPECT_OK(end);
+    if (!end.ok()) return JobStatus();
+    EXPECT_EQ(end->state(), SUCCEEDED) << end->ShortDebugString();
+    return *end;
+  }
+  std::string Scale(const std::string& id, const std::string& workers) {
+    const auto result = cluster_.Synctl(
+        {"scale", id, "--workers", workers, "--reason", "test"});
+    EXPECT_OK(result);
+    if (!result.ok()) return "";
+    return absl::StrCat(result->exit.code, " ", result->out, result->err);
+  }
+  // It runs with so many, and has made a clock of this attempt.
+  void AwaitWorkers(const std::string& id, int workers) {
+    ASSERT_TRUE(Eventually(kPatience, [&] {
+      const auto job = cluster_.Get(id);
+      if (!job.ok() || job->workers_size() != workers) return false;
+      if (job->state() > RUNNING) return true;
+      const int64_t start =
+          job->checkpoints().empty() ? 0 : job->checkpoints().rbegin()->clock();
+      return job->state() == RUNNING && job->progress().clock() > start;
+    })) << cluster_.Get(id)->ShortDebugString();
+  }
+  static void ExpectSameCurve(const JobStatus& a, const JobStatus& b) {
+    EXPECT_EQ(a.progress().clocks_total(), b.progress().clocks_total());
+    ASSERT_EQ(a.evaluations_size(), b.evaluations_size());
+    ASSERT_EQ(a.evaluations_size(), 8);
+    for (int i = 0; i < a.evaluations_size(); ++i) {
+      EXPECT_EQ(a.evaluations(i).clock(), b.evaluations(i).clock());
+      EXPECT_NEAR(a.evaluations(i).loss(), b.evaluations(i).loss(),
+                  1e-3 * (std::abs(a.evaluations(i).loss()) + 0.01));
+    }
+  }
+
+  TestCluster cluster_{{.ps = 1, .workers = 3}};
+  std::string folder_;
+};
+
+TEST_F(ElasticTest, AScaledJobHasTheCurveOfOneThatWasNot) {
+  const JobStatus reference =
+      End(Submit(Job("reference", PARAMETER_SERVER, 2)));
+  for (const Strategy strategy : {PARAMETER_SERVER, ALL_REDUCE}) {
+    SCOPED_TRACE(Strategy_Name(strategy));
+    const std::string id =
+        Submit(Job(absl::StrCat("scaled-", strategy), strategy, 2));
+    ASSERT_OK(cluster_.WaitForClock(id, 1, kPatience));
+    EXPECT_THAT(Scale(id, "2"), HasSubstr("has 2 workers already"));
+    EXPECT_THAT(Scale(id, "3"), HasSubstr("goes on with 3 workers"));
+    AwaitWorkers(id, 3);
+    EXPECT_THAT(Scale(id, "1"), HasSubstr("goes on with 1 worker"));
+    AwaitWorkers(id, 1);
+    const JobStatus end = End(id);
+    EXPECT_EQ(end.attempt(), 3u) << "the job has ended too early for the test";
+    ExpectSameCurve(reference, end);
+  }
+}
+
+TEST_F(ElasticTest, AKilledWorkerCostsOnlyThatWorker) {
+  const JobStatus reference =
+      End(Submit(Job("reference", PARAMETER_SERVER, 2)));
+  for (const Strategy strategy : {PARAMETER_SERVER, ALL_REDUCE}) {
+    SCOPED_TRACE(Strategy_Name(strategy));
+    JobSpec job = Job(absl::StrCat("elastic-", strategy), strategy, 3);
+    job.mutable_resources()->set_min_workers(2);
+    job.mutable_checkpoint()->clear_every_seconds();
+    job.mutable_checkpoint()->set_every_clocks(20);
+    job.mutable_restart()->set_max(3);
+    job.mutable_restart()->set_backoff_seconds(0);
+    const std::string id = Submit(job);
+    ASSERT_OK(cluster_.WaitForClock(id, 40, kPatience));
+    cluster_.daemon("worker-1").Signal(SIGKILL);
+    AwaitWorkers(id, 2);
+    const absl::Time seen = absl::Now();
+    ASSERT_OK_AND_ASSIGN(const JobStatus running, cluster_.Get(id));
+    for (const JobTransition& transition : running.transitions()) {
+      if (transition.state() != QUEUED || transition.reason().empty()) continue;
+      std::cout << Strategy_Name(strategy)
+                << ": from the loss's detection to a clock of the next "
+                   "attempt, as synctl sees it: "
+                << absl::FormatDuration(
+                       seen - absl::FromUnixNanos(transition.time().seconds() *
+                                                      1'000'000'000 +
+                                                  transition.time().nanos()))
+                << std::endl;
+    }
+    const auto why = cluster_.Synctl({"why", id});
+    ASSERT_OK(why);
+    EXPECT_THAT(why->out, HasSubstr("was lost"));
+    ExpectSameCurve(reference, End(id));
+    ASSERT_OK(cluster_.StartDaemon("worker-1"));
+    ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));
+  }
+}
+
+}  // namespace
+}  // namespace syncline

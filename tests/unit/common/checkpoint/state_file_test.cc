@@ -1,0 +1,146 @@
+// Goal: a file has what was appended, or is gone; what is read is what the
+// manifest says, or an error names the path.
+// Method: files in a folder of the test's own, /dev/full, and damage.
+
+#include "common/checkpoint/state_file.h"
+
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
+#include "common/system/file.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kBytes = 9'000'001;  // more than two buffers
+
+std::string Bulk() {
+  std::string bulk;
+  for (size_t i = 0; i < kBytes; ++i) {
+    bulk.push_back(static_cast<char>(i * 7 >> 4));
+  }
+  return bulk;
+}
+
+// Reads in steps of `step` bytes.
+absl::StatusOr<std::string> ReadAll(StateFileSource* source, size_t step) {
+  std::string all;
+  std::string some(step, '\0');
+  while (true) {
+    const auto got = source->Read(step, some.data());
+    if (!got.ok()) return got.status();
+    all.append(some, 0, *got);
+    if (*got < step) return all;
+  }
+}
+
+TEST(StateFileTest, WhatIsAppendedIsRead) {
+  const TempDir dir;
+  const std::string path = dir.File("state");
+  auto sink = StateFileSink::Create(path, nullptr);
+  ASSERT_OK(sink.status());
+  const std::string bulk = Bulk();
+  ASSERT_OK((*sink)->Append("head", bulk));
+  ASSERT_OK((*sink)->Append("", "tail"));
+  ASSERT_OK((*sink)->Finish());
+  const std::string all = "head" + bulk + "tail";
+  EXPECT_EQ((*sink)->bytes(), all.size());
+  EXPECT_EQ((*sink)->crc32c(), Crc32c(all));
+  sink->reset();
+  for (const size_t step : {size_t{1000}, kBytes / 2, 2 * kBytes}) {
+    auto source = StateFileSource::Open(path, all.size(), Crc32c(all));
+    ASSERT_OK(source.status());
+    EXPECT_EQ((*source)->name(), path);
+    const auto read = ReadAll(source->get(), step);
+    ASSERT_OK(read.status());
+    EXPECT_TRUE(*read == all);
+  }
+}
+
+TEST(StateFileTest, OneThatWasNotFinishedIsGone) {
+  const TempDir dir;
+  const std::string path = dir.File("state");
+  {
+    auto sink = StateFileSink::Create(path, nullptr);
+    ASSERT_OK(sink.status());
+    ASSERT_OK((*sink)->Append("a", Bulk()));
+    EXPECT_TRUE(std::filesystem::exists(path));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(StateFileTest, AFullDiskIsExhausted) {
+  const TempDir dir;
+  const std::string path = dir.File("state");
+  std::filesystem::create_symlink("/dev/full", path);
+  auto sink = StateFileSink::Create(path, nullptr);
+  ASSERT_OK(sink.status());
+  absl::Status status = (*sink)->Append("", Bulk());
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+}
+
+TEST(StateFileTest, AFolderThatIsNotThereIsUnavailable) {
+  const TempDir dir;
+  EXPECT_EQ(
+      StateFileSink::Create(dir.File("none/state"), nullptr).status().code(),
+      absl::StatusCode::kUnavailable);
+  EXPECT_EQ(StateFileSource::Open(dir.File("none"), 1, 1).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(StateFileTest, WhoSaysStopIsHeard) {
+  const TempDir dir;
+  int asked = 0;
+  auto sink = StateFileSink::Create(dir.File("state"), [&] {
+    return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
+  });
+  ASSERT_OK(sink.status());
+  EXPECT_EQ((*sink)->Append("", Bulk()), absl::CancelledError("stop"));
+}
+
+TEST(StateFileTest, AReaderThatIsToldToStopStops) {
+  const TempDir dir;
+  const std::string all = Bulk();
+  int asked = 0;
+  auto source = StateFileSource::Open(
+      dir.Write("state", all), all.size(), Crc32c(all), [&] {
+        return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
+      });
+  ASSERT_OK(source.status());
+  EXPECT_EQ(ReadAll(source->get(), 4096).status(),
+            absl::CancelledError("stop"));
+}
+
+TEST(StateFileTest, AnotherSizeOrChecksumIsDamage) {
+  const TempDir dir;
+  const std::string all = Bulk();
+  const std::string path = dir.Write("state", all);
+  const uint32_t checksum = Crc32c(all);
+  EXPECT_EQ(StateFileSource::Open(path, kBytes - 1, checksum).status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(StateFileSource::Open(dir.path(), 1, 1).status().code(),
+            absl::StatusCode::kDataLoss);
+  auto source = StateFileSource::Open(path, kBytes, checksum + 1);
+  ASSERT_OK(source.status());
+  const absl::Status other = ReadAll(source->get(), 4096).status();
+  EXPECT_EQ(other.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(other.message()), HasSubstr(path));
+  // Cut off while it is read.
+  source = StateFileSource::Open(path, kBytes, checksum);
+  ASSERT_OK(source.status());
+  std::filesystem::resize_file(path, kBytes / 2);
+  EXPECT_EQ(ReadAll(source->get(), 4096).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace syncline

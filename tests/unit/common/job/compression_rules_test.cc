@@ -1,0 +1,138 @@
+// Goal: a compression is checked, completed and explained, and everything that
+// does not go with it is refused by name.
+// Method: jobs with one field or another, through the whole validator.
+
+#include "common/job/compression_rules.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job_spec_validator.h"
+#include "common/job/regime_rules.h"
+#include "common/regime/job_regimes.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/job_builder.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<std::string> ProblemsOf(const std::string& edit) {
+  return ValidateJobSpec(JobFromText(kSmallJob, edit));
+}
+
+TEST(CompressionRulesTest, TakesWhatIsBuilt) {
+  for (const char* edit :
+       {"compression { kind: NONE }", "compression { kind: INT8 }",
+        "compression { kind: INT8 block_elements: 32 }",
+        "compression { kind: INT8 block_elements: 65536 }",
+        "compression { kind: TOP_K fraction: 0.999 }",
+        "compression { kind: TERNGRAD }",
+        "optimizer { kind: LAMB } compression { kind: TOP_K }",
+        "optimizer { kind: ADAM } compression { kind: INT8 }",
+        "optimizer { kind: MOMENTUM clip_norm: 1 } compression { kind: DGC "
+        "fraction: 0.001 warmup_clocks: 100 }",
+        "optimizer { kind: SGD weight_decay: 0.1 } compression { kind: DGC }",
+        "consistency { mode: ASYNC } compression { kind: TOP_K }"}) {
+    EXPECT_THAT(ProblemsOf(edit), IsEmpty()) << edit;
+  }
+}
+
+TEST(CompressionRulesTest, RefusesByName) {
+  const struct {
+    const char* edit;
+    const char* field;
+    const char* what;
+  } kCases[] = {
+      {"compression {}", "compression.kind: ", "is required"},
+      {"compression { kind: ONE_BIT_ADAM }",
+       "compression.kind: ", "ONE_BIT_ADAM is not built yet"},
+      {"compression { kind: TOP_K fraction: 1 }",
+       "compression.fraction: ", "1 is outside (0, 1)"},
+      {"compression { kind: DGC fraction: -0.5 }",
+       "compression.fraction: ", "-0.5 is outside (0, 1)"},
+      {"compression { kind: INT8 fraction: 0.5 }",
+       "compression.fraction: ", "has no meaning for INT8"},
+      {"compression { kind: INT8 block_elements: 31 }",
+       "compression.block_elements: ", "31 is outside 32..65536"},
+      {"compression { kind: TERNGRAD block_elements: 65537 }",
+       "compression.block_elements: ", "65537 is outside"},
+      {"compression { kind: TOP_K block_elements: 64 }",
+       "compression.block_elements: ", "has no meaning for TOP_K"},
+      {"compression { kind: TOP_K warmup_clocks: 5 }",
+       "compression.warmup_clocks: ", "only for DGC"},
+      {"compression { kind: INT8 values: true }",
+       "compression.values: ", "is not built yet"},
+      {"compression { kind: INT8 } strategy: ALL_REDUCE",
+       "compression: ", "INT8 is not built for ALL_REDUCE yet"},
+      {"compression { kind: DGC } optimizer { kind: ADAM }",
+       "compression.kind: ", "DGC is for SGD and MOMENTUM only, not ADAM"},
+      {"compression { kind: DGC } optimizer { kind: NESTEROV }",
+       "compression.kind: ", "not NESTEROV"},
+      {"compression { kind: DGC } optimizer { kind: MOMENTUM weight_decay: 1 }",
+       "optimizer.weight_decay: ", "does not go with compression DGC"},
+      {"compression { kind: TOP_K } optimizer { kind: SGD clip_norm: 1 }",
+       "optimizer.clip_norm: ", "DGC clips before it compresses"},
+      {"compression { kind: INT8 } optimizer { kind: SGD clip_value: 1 }",
+       "optimizer.clip_value: ", "does not go with compression"},
+      {"compression { kind: INT8 } regimes { when { clock: 1 } then { mode: "
+       "ASYNC } }",
+       "regimes: ", "do not go with compression yet"},
+  };
+  for (const auto& c : kCases) {
+    EXPECT_THAT(ProblemsOf(c.edit),
+                ::testing::Contains(
+                    AllOf(::testing::StartsWith(c.field), HasSubstr(c.what))))
+        << c.edit;
+  }
+}
+
+TEST(CompressionRulesTest, FillsDefaults) {
+  const auto of = [](const char* edit) {
+    return WithDefaults(JobFromText(kSmallJob, edit)).compression();
+  };
+  EXPECT_EQ(of("compression { kind: DGC }").fraction(), 0.01);
+  EXPECT_EQ(of("compression { kind: DGC }").block_elements(), 0u);
+  EXPECT_EQ(of("compression { kind: INT8 }").block_elements(), 256u);
+  EXPECT_EQ(
+      of("compression { kind: INT8 block_elements: 64 }").block_elements(),
+      64u);
+  EXPECT_FALSE(WithDefaults(JobFromText(kSmallJob, "")).has_compression());
+}
+
+TEST(CompressionRulesTest, TheRegimeOfARunningJobStays) {
+  const JobSpec spec =
+      WithDefaults(JobFromText(kSmallJob, "compression { kind: INT8 }"));
+  RegimeChange change;
+  change.set_mode(ConsistencySpec::ASYNC);
+  EXPECT_THAT(
+      std::string(
+          ChangedRegime(spec, 2, RegimeOf(spec), change).status().message()),
+      HasSubstr("the regime of a job that compresses cannot change"));
+  const JobSpec plain = WithDefaults(JobFromText(kSmallJob, ""));
+  change.set_compression(CompressionSpec::INT8);
+  EXPECT_THAT(
+      std::string(
+          ChangedRegime(plain, 2, RegimeOf(plain), change).status().message()),
+      HasSubstr("compression: the compression of a running job"));
+}
+
+TEST(CompressionRulesTest, SaysWhatIsLostOnResume) {
+  const auto note = [](const char* edit) {
+    return CompressionNote(WithDefaults(JobFromText(kSmallJob, edit)));
+  };
+  EXPECT_EQ(note(""), "");
+  EXPECT_EQ(note("compression { kind: NONE }"), "");
+  EXPECT_THAT(note("compression { kind: TOP_K }"),
+              HasSubstr("checkpoints have no residuals"));
+  EXPECT_THAT(note("optimizer { kind: MOMENTUM } compression { kind: DGC }"),
+              HasSubstr("without momentum"));
+}
+
+}  // namespace
+}  // namespace syncline

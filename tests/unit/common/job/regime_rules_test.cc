@@ -1,0 +1,220 @@
+// Goal: the regime of a job changes to what was asked for, with the factor of
+// the learning rate that follows, or is refused by field.
+// Method: changes of one small job.
+
+#include "common/job/regime_rules.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace syncline {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RegimeRulesTest : public ::testing::Test {
+ protected:
+  static RegimeChange Change(const std::string& text) {
+    RegimeChange change;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &change));
+    return change;
+  }
+  // The text of the regime, which the next change begins at; or why not.
+  std::string To(const std::string& change) {
+    const auto next = ChangedRegime(spec_, 4, current_, Change(change));
+    if (!next.ok()) return std::string(next.status().message());
+    current_ = *next;
+    return RegimeText(*next);
+  }
+  JobSpec spec_;
+  Regime current_;  // SYNC
+};
+
+TEST_F(RegimeRulesTest, TheRateFollowsTheMode) {
+  EXPECT_EQ(To("mode: ASYNC"), "ASYNC, learning rate x 0.25");
+  EXPECT_EQ(To("mode: BOUNDED_STALENESS staleness_bound: 3"),
+            "BOUNDED_STALENESS, bound 3, learning rate x 0.25");
+  EXPECT_EQ(To("staleness_bound: 5"),
+            "BOUNDED_STALENESS, bound 5, learning rate x 0.25");
+  EXPECT_EQ(To("learning_rate_factor: 0.5"),
+            "BOUNDED_STALENESS, bound 5, learning rate x 0.5");
+  EXPECT_EQ(To("mode: SYNC"), "SYNC");
+  EXPECT_EQ(To("mode: ASYNC learning_rate_factor: 2"),
+            "ASYNC, learning rate x 2");
+  EXPECT_EQ(To("mode: SYNC learning_rate_factor: 2"),
+            "SYNC, learning rate x 2");
+}
+
+TEST_F(RegimeRulesTest, WhatIsNoChangeIsRefused) {
+  EXPECT_THAT(To(""), HasSubstr("mode: the job trains so already: SYNC"));
+  EXPECT_THAT(To("mode: SYNC"), HasSubstr("trains so already"));
+  EXPECT_THAT(To("mode: SYNC strategy: PARAMETER_SERVER wire_type: "
+                 "WIRE_FLOAT32 learning_rate_factor: 1"),
+              HasSubstr("trains so already"));
+}
+
+TEST_F(RegimeRulesTest, WhatIsNoneIsRefusedByField) {
+  EXPECT_THAT(To("mode: BOUNDED_STALENESS"),
+              HasSubstr("staleness_bound: BOUNDED_STALENESS needs one"));
+  EXPECT_THAT(To("mode: BOUNDED_STALENESS staleness_bound: 1000001"),
+              HasSubstr("staleness_bound: 1000001 is outside 0..1000000"));
+  EXPECT_THAT(To("mode: ASYNC staleness_bound: 1"),
+              HasSubstr("staleness_bound: is for BOUNDED_STALENESS only"));
+  EXPECT_THAT(To("staleness_bound: 1"),
+              HasSubstr("staleness_bound: is for BOUNDED_STALENESS only"));
+  EXPECT_THAT(To("learning_rate_factor: 0"),
+              HasSubstr("learning_rate_factor: is 0"));
+  EXPECT_THAT(To("learning_rate_factor: -1"),
+              HasSubstr("learning_rate_factor: is -1"));
+  RegimeChange infinite;
+  infinite.set_learning_rate_factor(std::numeric_limits<double>::infinity());
+  EXPECT_THAT(
+      std::string(
+          ChangedRegime(spec_, 4, current_, infinite).status().message()),
+      HasSubstr("learning_rate_factor: is inf"));
+  EXPECT_THAT(To("learning_rate_factor: 1e30"),
+              HasSubstr("learning_rate_factor: is 1e+30, must be > 0 and at "
+                        "most 1e+06"));
+  EXPECT_THAT(To("learning_rate_factor: 1000001"),
+              HasSubstr("learning_rate_factor: is "));
+  EXPECT_THAT(To("mode: LOCAL"), HasSubstr("mode: LOCAL is not built"));
+}
+
+TEST_F(RegimeRulesTest, WhatIsKeptForLaterIsRefused) {
+  EXPECT_THAT(To("wire_type: WIRE_BFLOAT16"), HasSubstr("wire_type: "));
+  current_.set_strategy(ALL_REDUCE);
+  EXPECT_THAT(To("learning_rate_factor: 0.5"),
+              HasSubstr("strategy: ALL_REDUCE: without ps neither mode nor "
+                        "rate can change"));
+}
+
+TEST_F(RegimeRulesTest, WhatIsTiedToTheModeIsNamed) {
+  spec_.mutable_optimizer()->set_kind(OptimizerSpec::LAMB);
+  EXPECT_THAT(To("mode: ASYNC"),
+              HasSubstr("mode: cannot change while this job runs: "
+                        "optimizer.kind: LAMB is for SYNC"));
+  EXPECT_EQ(To("learning_rate_factor: 0.5"), "SYNC, learning rate x 0.5");
+  spec_.Clear();
+  spec_.mutable_training()->set_sync_batch_statistics(true);
+  EXPECT_THAT(To("mode: ASYNC"),
+              HasSubstr("training.sync_batch_statistics: is for SYNC"));
+  spec_.Clear();
+  spec_.set_precision(FLOAT16);
+  EXPECT_THAT(To("mode: ASYNC"), HasSubstr("precision: the loss scale"));
+  spec_.Clear();
+  spec_.add_tables();
+  TableSpec* const table = spec_.add_tables();
+  table->set_cache_rows(10);
+  table->set_cache_clocks(2);
+  EXPECT_THAT(To("mode: ASYNC"), HasSubstr("tables[1].cache_clocks: "));
+}
+
+// --- JobSpec.regimes ---
+
+std::vector<std::string> ProblemsOf(const std::string& spec_text) {
+  JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(spec_text, &spec));
+  std::vector<std::string> list;
+  Problems problems(&list);
+  CheckRegimeRules(spec, &problems);
+  return list;
+}
+
+TEST(RegimeRulesOfJobsTest, WhatCanComeTrueIsAccepted) {
+  EXPECT_THAT(ProblemsOf(R"(
+      training { epochs: 3 } resources { workers: 2 }
+      data { test { digits { count: 1 } } }
+      regimes { when { clock: 1 } then { mode: ASYNC } }
+      regimes { when { epoch: 2 } then { mode: SYNC } }
+      regimes { when { loss_below: 0.5 } then { learning_rate_factor: 0.5 } }
+      regimes { when { straggler: 1.5 }
+                then { mode: BOUNDED_STALENESS staleness_bound: 3 } }
+      regimes { when { plateau { evaluations: 2 } }
+                then { staleness_bound: 1 } })"),
+              ::testing::IsEmpty());
+}
+
+TEST(RegimeRulesOfJobsTest, WhatCannotIsRefusedByField) {
+  EXPECT_THAT(
+      ProblemsOf(R"(
+      regimes { then { mode: ASYNC } }
+      regimes { when { clock: 0 } }
+      regimes { when { epoch: 1 } then { mode: LOCAL } }
+      regimes { when { plateau { min_improvement: 1 } }
+                then { mode: BOUNDED_STALENESS } }
+      regimes { when { straggler: 1 } then { wire_type: WIRE_FLOAT16 } })"),
+      ::testing::ElementsAre(
+          HasSubstr("regimes[0].when: is required"),
+          HasSubstr("regimes[1].when.clock: 0 must be > 0"),
+          HasSubstr("regimes[1].then: is required"),
+          HasSubstr("regimes[2].when.epoch: 1 is outside 1..0"),
+          HasSubstr("regimes[2].then.mode: LOCAL is not built"),
+          HasSubstr("regimes[3].when.plateau.evaluations: 0 is outside"),
+          HasSubstr("regimes[3].when.plateau.min_improvement: 1 is outside"),
+          HasSubstr("regimes[3].when.plateau: needs data.test"),
+          HasSubstr("regimes[3].then.staleness_bound: BOUNDED_STALENESS needs"),
+          HasSubstr("regimes[4].when.straggler: 1 must be finite and > 1"),
+          HasSubstr("regimes[4].when.straggler: needs resources.workers"),
+          HasSubstr("regimes[4].then.wire_type: ")));
+}
+
+TEST(RegimeRulesOfJobsTest, ConditionsThatNeverComeTrueAreRefused) {
+  EXPECT_THAT(
+      ProblemsOf(R"(
+      training { max_clocks: 100 }
+      regimes { when { clock: 99 } then { mode: ASYNC } }
+      regimes { when { clock: 100 } then { mode: SYNC } }
+      regimes { when { loss_below: 0 } then { mode: ASYNC } }
+      regimes { when { loss_below: -1 }
+                then { learning_rate_factor: 1e30 } })"),
+      ::testing::ElementsAre(
+          HasSubstr("regimes[1].when.clock: 100 is not below "
+                    "training.max_clocks, 100"),
+          HasSubstr("regimes[2].when.loss_below: 0 must be finite and > 0"),
+          HasSubstr("regimes[3].when.loss_below: -1 must be finite and > 0"),
+          HasSubstr("regimes[3].then.learning_rate_factor: is 1e+30")));
+}
+
+TEST(RegimeRulesOfJobsTest, RulesOfWhichNoneChangesAnythingAreRefused) {
+  EXPECT_THAT(ProblemsOf(R"(
+      regimes { when { clock: 1 } then { mode: SYNC } }
+      regimes { when { clock: 2 } then { learning_rate_factor: 1 } })"),
+              ::testing::ElementsAre(
+                  HasSubstr("regimes[0].then: changes nothing: the job begins "
+                            "so (SYNC)"),
+                  HasSubstr("regimes[1].then: changes nothing")));
+  const std::string bounded =
+      "consistency { mode: BOUNDED_STALENESS staleness_bound: 4 } ";
+  EXPECT_THAT(ProblemsOf(bounded + "regimes { when { clock: 1 } then { mode: "
+                                   "BOUNDED_STALENESS staleness_bound: 4 } }"),
+              ::testing::ElementsAre(HasSubstr("BOUNDED_STALENESS, bound 4")));
+  EXPECT_THAT(ProblemsOf(bounded +
+                         "regimes { when { clock: 1 } then { staleness_bound: "
+                         "5 } }"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(ProblemsOf(R"(
+      regimes { when { clock: 1 } then { mode: ASYNC } }
+      regimes { when { clock: 2 } then { learning_rate_factor: 1 } })"),
+              ::testing::IsEmpty());
+  // Another rule leads away from the first mode, so this one may lead back.
+  EXPECT_THAT(ProblemsOf(R"(
+      regimes { when { clock: 5 } then { mode: SYNC } }
+      regimes { when { clock: 2 } then { mode: ASYNC } })"),
+              ::testing::IsEmpty());
+}
+
+TEST(RegimeRulesOfJobsTest, WhatIsTiedToTheModeIsRefusedAtSubmit) {
+  EXPECT_THAT(ProblemsOf(R"(optimizer { kind: LAMB }
+      regimes { when { clock: 1 } then { mode: ASYNC } })"),
+              ::testing::ElementsAre(
+                  HasSubstr("regimes[0].then.mode: cannot change while this "
+                            "job runs: optimizer.kind: LAMB")));
+}
+
+}  // namespace
+}  // namespace syncline

@@ -1,0 +1,164 @@
+// Goal: a job's record has its checkpoints, by clock, and says what the next
+// attempt starts from. Method: reports of a chief, good and bad.
+
+#include "scheduler/core/job/job_checkpoints.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/checkpoint_trouble.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+
+WorkerReport Whole(int64_t clock, const std::string& path) {
+  WorkerReport report;
+  report.mutable_checkpoint()->set_clock(clock);
+  report.mutable_checkpoint()->set_path(path);
+  return report;
+}
+
+std::vector<int64_t> Clocks(const JobStatus& job) {
+  std::vector<int64_t> clocks;
+  for (const CheckpointInfo& one : job.checkpoints()) {
+    clocks.push_back(one.clock());
+  }
+  return clocks;
+}
+
+TEST(JobCheckpointsTest, TheNextStartIsTheLastOne) {
+  JobStatus job;
+  EXPECT_EQ(NextStart(job).clock, 0);
+  EXPECT_FALSE(NextStart(job).from.has_value());
+  job.set_attempt(3);
+  EXPECT_TRUE(TakeCheckpoint(Whole(10, "/a"), 0, &job));
+  EXPECT_TRUE(TakeCheckpoint(Whole(20, "/b"), 0, &job));
+  EXPECT_EQ(NextStart(job).clock, 20);
+  EXPECT_EQ(NextStart(job).from->path(), "/b");
+  EXPECT_EQ(NextStart(job).from->attempt(), 3u);
+  EXPECT_EQ(StartText(job), "from the checkpoint at clock 20");
+}
+
+TEST(JobCheckpointsTest, AJobMayStartFromAnothersCheckpoint) {
+  JobStatus job;
+  StartSpec* const start = job.mutable_spec()->mutable_start();
+  start->set_checkpoint("/other/c-70");
+  start->set_clock(70);
+  start->set_shards(2);
+  start->set_manifest_crc32c(5);
+  StartPoint point = NextStart(job);
+  EXPECT_EQ(point.clock, 70);
+  EXPECT_EQ(point.from->path(), "/other/c-70");
+  EXPECT_EQ(point.from->clock(), 70);
+  EXPECT_EQ(point.from->shards(), 2u);
+  EXPECT_EQ(point.from->manifest_crc32c(), 5u);
+  EXPECT_EQ(StartText(job), "from clock 70, the checkpoint in /other/c-70");
+  start->set_weights_only(true);
+  point = NextStart(job);
+  EXPECT_EQ(point.clock, 0);
+  EXPECT_EQ(point.from->clock(), 70);
+  EXPECT_EQ(StartText(job), "from clock 0 and the values in /other/c-70");
+  // Its own are later.
+  EXPECT_TRUE(TakeCheckpoint(Whole(80, "/own"), 0, &job));
+  EXPECT_EQ(NextStart(job).clock, 80);
+}
+
+TEST(JobCheckpointsTest, WhatWasDeletedOrOvertakenLeaves) {
+  JobStatus job;
+  for (int clock = 10; clock <= 40; clock += 10) {
+    TakeCheckpoint(Whole(clock, absl::StrCat("/", clock)), 0, &job);
+  }
+  WorkerReport report = Whole(50, "/50");
+  report.add_deleted_checkpoints("/20");
+  report.add_deleted_checkpoints("/50");  // cannot be: it is whole
+  EXPECT_TRUE(TakeCheckpoint(report, 0, &job));
+  EXPECT_THAT(Clocks(job), ElementsAre(10, 30, 40, 50));
+  EXPECT_FALSE(TakeCheckpoint(report, 0, &job));  // again
+  // A late repeat of what is no more.
+  EXPECT_FALSE(TakeCheckpoint(Whole(20, "/20"), 0, &job));
+  EXPECT_THAT(Clocks(job), ElementsAre(10, 30, 40, 50));
+  // An attempt that began at clock 10 has written other ones.
+  job.set_attempt(2);
+  EXPECT_TRUE(TakeCheckpoint(Whole(40, "/40-b"), 10, &job));
+  EXPECT_THAT(Clocks(job), ElementsAre(10, 30, 40));
+  EXPECT_EQ(job.checkpoints(2).path(), "/40-b");
+  WorkerReport deleted;
+  deleted.mutable_checkpoint();
+  deleted.add_deleted_checkpoints("/10");
+  EXPECT_TRUE(TakeCheckpoint(deleted, 0, &job));
+  EXPECT_THAT(Clocks(job), ElementsAre(30, 40));
+}
+
+TEST(JobCheckpointsTest, NonsenseIsNotTaken) {
+  JobStatus job;
+  EXPECT_FALSE(TakeCheckpoint(Whole(10, ""), 0, &job));
+  EXPECT_FALSE(TakeCheckpoint(Whole(10, std::string(1201, 'x')), 0, &job));
+  EXPECT_FALSE(TakeCheckpoint(Whole(9, "/9"), 10, &job));
+  EXPECT_FALSE(TakeCheckpoint(Whole(-1, "/"), 0, &job));
+  EXPECT_TRUE(job.checkpoints().empty());
+}
+
+TEST(JobCheckpointsTest, TheRecordIsBounded) {
+  JobStatus job;
+  for (int clock = 1; clock <= kCheckpointsMax + 5; ++clock) {
+    TakeCheckpoint(Whole(clock, absl::StrCat("/", clock)), 0, &job);
+  }
+  EXPECT_EQ(job.checkpoints_size(), kCheckpointsMax);
+  EXPECT_EQ(job.checkpoints(0).clock(), 6);
+}
+
+std::string Damaged(const std::string& path) {
+  return absl::StrCat("checkpoint ", path, ": ", kDamagedCheckpoint, ": torn");
+}
+std::string Unseen(const std::string& path) {
+  return absl::StrCat("checkpoint ", path, ": ", kUnseenCheckpoint, ": EIO");
+}
+
+TEST(JobCheckpointsTest, ADamagedOneLeavesIfThereIsOneBefore) {
+  JobStatus job;
+  TakeCheckpoint(Whole(10, "/a"), 0, &job);
+  EXPECT_FALSE(DropDamaged({Damaged("/a")}, &job));
+  TakeCheckpoint(Whole(20, "/b"), 0, &job);
+  EXPECT_FALSE(DropDamaged({}, &job));
+  EXPECT_FALSE(DropDamaged({Damaged("/b"), "data.train: none"}, &job));
+  EXPECT_FALSE(DropDamaged({Damaged("/a")}, &job));
+  EXPECT_THAT(Clocks(job), ElementsAre(10, 20));
+  // One ps sees that it is damaged; others do not come so far.
+  EXPECT_TRUE(DropDamaged({Unseen("/b"), Damaged("/b")}, &job));
+  EXPECT_THAT(Clocks(job), ElementsAre(10));
+}
+
+TEST(JobCheckpointsTest, OnlyDamageIsAReasonToLoseOne) {
+  JobStatus job;
+  TakeCheckpoint(Whole(10, "/a"), 0, &job);
+  TakeCheckpoint(Whole(20, "/b"), 0, &job);
+  EXPECT_FALSE(DropDamaged({Unseen("/b")}, &job));
+  EXPECT_FALSE(DropDamaged(
+      {"checkpoint /b: table 'emb': --table-memory has no room"}, &job));
+  EXPECT_THAT(Clocks(job), ElementsAre(10, 20));
+}
+
+TEST(JobCheckpointsTest, OneThatIsNotSeenMayBeSeenLater) {
+  JobStatus job;
+  TakeCheckpoint(Whole(10, "/a"), 0, &job);
+  const StartPoint start = NextStart(job);
+  job.set_attempt(2);
+  EXPECT_TRUE(IsUnseen({Unseen("/a"), Unseen("/a")}, start, job));
+  EXPECT_FALSE(IsUnseen({}, start, job));
+  EXPECT_FALSE(IsUnseen({Unseen("/a"), Damaged("/a")}, start, job));
+  EXPECT_FALSE(IsUnseen({Unseen("/a"), "data.train: none"}, start, job));
+  EXPECT_FALSE(IsUnseen({"checkpoint /a: of another model"}, start, job));
+  EXPECT_FALSE(IsUnseen({Unseen("/other")}, start, job));
+  EXPECT_FALSE(IsUnseen({Unseen("/a")}, {}, job)) << "it starts from none";
+  // Nobody has seen it: its path may be wrong.
+  job.set_attempt(1);
+  EXPECT_FALSE(IsUnseen({Unseen("/a")}, start, job));
+}
+
+}  // namespace
+}  // namespace syncline::scheduler

@@ -1,0 +1,106 @@
+// Goal: a job's record has how it trained, once each, and says what a later
+// attempt trains by. Method: reports of a chief, repeated and failed.
+
+#include "scheduler/core/job/regime_history.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/regime_rules.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Mode = ConsistencySpec::Mode;
+
+RegimeTransition To(int64_t clock, Mode mode, int second) {
+  RegimeTransition transition;
+  transition.mutable_regime()->set_first_clock(clock);
+  transition.mutable_regime()->mutable_consistency()->set_mode(mode);
+  transition.set_reason("synctl regime");
+  transition.mutable_time()->set_seconds(second);
+  return transition;
+}
+
+std::vector<std::string> InForce(const JobStatus& job) {
+  std::vector<std::string> texts;
+  for (const Regime& regime : RegimesInForce(job)) {
+    texts.push_back(
+        absl::StrCat(regime.first_clock(), " ", RegimeText(regime)));
+  }
+  return texts;
+}
+
+class RegimeHistoryTest : public ::testing::Test {
+ protected:
+  RegimeHistoryTest() {
+    job_.mutable_spec()->mutable_consistency()->set_mode(ConsistencySpec::SYNC);
+    job_.set_attempt(1);
+    BeginRegimes(0, now_, &job_);
+  }
+  bool Take(const RegimeTransition& transition) {
+    return TakeRegime(transition, now_, &job_);
+  }
+  const absl::Time now_ = absl::FromUnixSeconds(1000);
+  JobStatus job_;
+};
+
+TEST_F(RegimeHistoryTest, BeginsWithTheSpec) {
+  ASSERT_EQ(job_.regimes_size(), 1);
+  EXPECT_EQ(job_.regimes(0).reason(), "as submitted");
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC"));
+}
+
+TEST_F(RegimeHistoryTest, ARepeatCountsOnce) {
+  EXPECT_TRUE(Take(To(10, ConsistencySpec::ASYNC, 1)));
+  EXPECT_FALSE(Take(To(10, ConsistencySpec::ASYNC, 1)));
+  EXPECT_TRUE(Take(To(20, ConsistencySpec::SYNC, 2)));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC", "20 SYNC"));
+}
+
+TEST_F(RegimeHistoryTest, WhatHasFailedIsNotInForce) {
+  RegimeTransition failed = To(0, ConsistencySpec::ASYNC, 1);
+  failed.set_error("no answer from ps:1 at h:1");
+  EXPECT_TRUE(Take(failed));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC"));
+  EXPECT_EQ(job_.regimes(1).error(), "no answer from ps:1 at h:1");
+}
+
+TEST_F(RegimeHistoryTest, AnAttemptLosesLaterChanges) {
+  Take(To(10, ConsistencySpec::ASYNC, 1));
+  Take(To(20, ConsistencySpec::SYNC, 2));
+  job_.set_attempt(2);
+  BeginRegimes(15, now_, &job_);
+  ASSERT_EQ(job_.regimes_size(), 4);
+  EXPECT_THAT(job_.regimes(3).reason(),
+              HasSubstr("attempt 2 goes on from clock 15"));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC"));
+  // A change at a clock that the attempt before has passed.
+  EXPECT_TRUE(Take(To(18, ConsistencySpec::SYNC, 3)));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC", "18 SYNC"));
+}
+
+TEST_F(RegimeHistoryTest, AnAttemptThatLosesNothingAddsNothing) {
+  Take(To(10, ConsistencySpec::ASYNC, 1));
+  BeginRegimes(10, now_, &job_);
+  EXPECT_EQ(job_.regimes_size(), 2);
+}
+
+TEST_F(RegimeHistoryTest, TheHistoryIsBounded) {
+  for (int i = 1; i < 3 * kRegimeChangesMax; ++i) {
+    RegimeTransition failed = To(0, ConsistencySpec::ASYNC, i);
+    failed.set_error("why");
+    Take(failed);
+  }
+  Take(To(10, ConsistencySpec::ASYNC, 1'000'000));
+  EXPECT_EQ(job_.regimes_size(), kRegimeChangesMax);
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC"));
+}
+
+}  // namespace
+}  // namespace syncline::scheduler

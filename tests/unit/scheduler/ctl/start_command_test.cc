@@ -1,0 +1,183 @@
+// Goal: a job goes on from the checkpoint that was named, or is refused with
+// the field that is in the way. Method: references, specs and records as data.
+// tests/cluster has the commands against a scheduler.
+
+#include "scheduler/ctl/start_command.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/job_spec_validator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline::ctl {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+JobSpec Spec() {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  spec.mutable_training()->set_batch_size(64);
+  spec.mutable_resources()->set_workers(2);
+  spec.mutable_resources()->set_ps(2);
+  return WithDefaults(spec);
+}
+
+JobStatus Job(JobState state) {
+  JobStatus job;
+  job.set_job_id("j-0007");
+  job.set_state(state);
+  *job.mutable_spec() = Spec();
+  for (const int64_t clock : {400, 800}) {
+    CheckpointInfo* const checkpoint = job.add_checkpoints();
+    checkpoint->set_clock(clock);
+    checkpoint->set_path(absl::StrCat("/c/", clock));
+    checkpoint->set_shards(2);
+    checkpoint->set_manifest_crc32c(5);
+  }
+  return job;
+}
+
+TEST(StartCommandTest, AReferenceIsAJobOrAPath) {
+  const auto job = ParseReference("j-0042");
+  ASSERT_TRUE(job.ok());
+  EXPECT_EQ(job->job_id, "j-0042");
+  EXPECT_FALSE(job->clock.has_value());
+  const auto at = ParseReference("j-0042@800");
+  ASSERT_TRUE(at.ok());
+  EXPECT_EQ(at->clock, 800);
+  const auto path = ParseReference("./ckpt/j-0042@800");
+  ASSERT_TRUE(path.ok());
+  EXPECT_EQ(path->path, "./ckpt/j-0042@800");
+  EXPECT_EQ(path->job_id, "");
+  for (const char* bad :
+       {"", "mnist", "j-x", "j-0042@", "j-0042@-1", "j-0042@1.5"}) {
+    EXPECT_THAT(std::string(ParseReference(bad).status().message()),
+                StartsWith("--from: '"))
+        << bad;
+  }
+}
+
+TEST(StartCommandTest, TheLastCheckpointUnlessAClockIsNamed) {
+  const JobStatus job = Job(FAILED);
+  EXPECT_EQ(ChooseCheckpoint(job, std::nullopt)->clock(), 800);
+  EXPECT_EQ(ChooseCheckpoint(job, 400)->path(), "/c/400");
+  EXPECT_EQ(ChooseCheckpoint(job, 500).status().message(),
+            "job j-0007 has no checkpoint at clock 500; it has some at clocks "
+            "400, 800");
+  JobStatus none;
+  none.set_job_id("j-0001");
+  EXPECT_EQ(ChooseCheckpoint(none, std::nullopt).status().message(),
+            "job j-0001 has no checkpoint");
+}
+
+TEST(StartCommandTest, WhatCannotGoOnIsRefusedByName) {
+  std::vector<std::string> notes;
+  EXPECT_TRUE(CheckGoesOn(Spec(), Spec(), &notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+  JobSpec other = Spec();
+  other.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, &notes).message()),
+              AllOf(StartsWith("optimizer.kind: SGD, but the job of the "
+                               "checkpoint has ADAM"),
+                    HasSubstr("--weights-only")));
+  other = Spec();
+  other.mutable_training()->set_batch_size(32);
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, &notes).message()),
+              StartsWith("training.batch_size: 32, but"));
+  other = Spec();
+  other.mutable_resources()->set_workers(3);
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, &notes).message()),
+              StartsWith("resources.workers: 3, but"));
+  EXPECT_THAT(notes, IsEmpty());
+}
+
+TEST(StartCommandTest, MomentumMustStayWhereItIs) {
+  JobSpec plain = Spec();
+  plain.mutable_optimizer()->set_kind(OptimizerSpec::MOMENTUM);
+  JobSpec top_k = plain;
+  top_k.mutable_compression()->set_kind(CompressionSpec::TOP_K);
+  JobSpec dgc = plain;
+  dgc.mutable_compression()->set_kind(CompressionSpec::DGC);
+  std::vector<std::string> notes;
+  EXPECT_THAT(std::string(CheckGoesOn(plain, dgc, &notes).message()),
+              AllOf(StartsWith("compression.kind: DGC, but the job of the "
+                               "checkpoint has NONE"),
+                    HasSubstr("--weights-only")));
+  EXPECT_THAT(std::string(CheckGoesOn(dgc, top_k, &notes).message()),
+              StartsWith("compression.kind: TOP_K, but the job of the "
+                         "checkpoint has DGC"));
+  EXPECT_TRUE(CheckGoesOn(dgc, dgc, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(plain, top_k, &notes).ok());
+  // SGD has no state that could be elsewhere.
+  for (JobSpec* const spec : {&plain, &dgc}) {
+    spec->mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  }
+  EXPECT_TRUE(CheckGoesOn(plain, dgc, &notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+}
+
+TEST(StartCommandTest, OtherWorkersGoOnWhereAClockHasTheSameSamples) {
+  std::vector<std::string> notes;
+  JobSpec from = Spec();
+  from.mutable_training()->set_batch_size(32);
+  from.mutable_resources()->set_workers(3);
+  JobSpec other = from;
+  other.mutable_training()->set_global_batch(96);
+  other.mutable_training()->set_batch_size(48);
+  other.mutable_resources()->set_workers(2);
+  EXPECT_TRUE(CheckGoesOn(from, other, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(other, from, &notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+  other.mutable_training()->set_global_batch(95);
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+              StartsWith("training.global_batch: 95, but the job of the "
+                         "checkpoint has 96"));
+}
+
+TEST(StartCommandTest, WhatMakesItAnotherRunIsSaidAloud) {
+  JobSpec other = Spec();
+  // These change no step.
+  other.set_name("longer");
+  other.mutable_resources()->set_ps(5);
+  other.mutable_training()->set_epochs(50);
+  std::vector<std::string> notes;
+  EXPECT_TRUE(CheckGoesOn(Spec(), other, &notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+  other.mutable_training()->set_seed(9);
+  other.mutable_learning_rate()->set_base(0.5);
+  other.mutable_data()->mutable_train()->mutable_digits()->set_count(7);
+  EXPECT_TRUE(CheckGoesOn(Spec(), other, &notes).ok());
+  EXPECT_THAT(notes, ElementsAre(StartsWith("warning: data is not that"),
+                                 StartsWith("warning: learning_rate is not"),
+                                 StartsWith("warning: training is not that")));
+}
+
+TEST(StartCommandTest, OnlyAJobThatHasEndedIsResumed) {
+  for (const JobState state : {QUEUED, PREPARING, RUNNING}) {
+    EXPECT_THAT(SpecToResume(Job(state)).status().message(),
+                HasSubstr("cancel it first"));
+  }
+  EXPECT_THAT(SpecToResume(Job(SUCCEEDED)).status().message(),
+              HasSubstr("has succeeded"));
+  JobStatus none = Job(FAILED);
+  none.clear_checkpoints();
+  EXPECT_TRUE(absl::IsNotFound(SpecToResume(none).status()));
+  const auto spec = SpecToResume(Job(CANCELLED));
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->start().checkpoint(), "/c/800");
+  EXPECT_EQ(spec->start().clock(), 800);
+  EXPECT_EQ(spec->start().shards(), 2u);
+  EXPECT_EQ(spec->start().manifest_crc32c(), 5u);
+  EXPECT_EQ(spec->optimizer().kind(), OptimizerSpec::ADAM);
+}
+
+}  // namespace
+}  // namespace syncline::ctl

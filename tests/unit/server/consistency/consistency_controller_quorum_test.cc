@@ -1,0 +1,151 @@
+// Clocks that end without some workers: what one shard does. The whole job,
+// with its arbiter, is in tests/simulation/quorum_test.cc.
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/unit/server/consistency/consistency_controller_fixture.h"
+
+namespace syncline::ps {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class QuorumTest : public ControllerTest {
+ protected:
+  void SetUp() override {
+    ConsistencyController::Options options;
+    options.quorum = {.needed = 1, .timeout = {}};
+    Open(std::move(options));
+    Init();
+  }
+  std::vector<Kind> Fix(int64_t clock, std::vector<uint32_t> ranks) {
+    ShardActions actions;
+    EXPECT_OK(controller_->OnQuorum(clock, ranks, kStart, &actions));
+    return Kinds(actions);
+  }
+  // Of the last event.
+  const ShardAction& Find(Kind kind) {
+    for (const ShardAction& action : last_) {
+      if (action.kind == kind) return action;
+    }
+    ADD_FAILURE() << "no such action";
+    return last_.front();
+  }
+};
+
+TEST_F(QuorumTest, NothingIsAppliedBeforeTheSetIsFixed) {
+  EXPECT_THAT(Push(2, 0, 0, {0, 1}), Contains(Kind::kSendCloses));
+  EXPECT_THAT(Find(Kind::kSendCloses).ranks, ElementsAre(0));
+  EXPECT_THAT(Push(3, 1, 0, {0, 1}), Not(Contains(Kind::kApply)));
+  EXPECT_THAT(Find(Kind::kSendCloses).ranks, ElementsAre(0, 1));
+  EXPECT_THAT(Pull(4, 0, 1), IsEmpty());
+  EXPECT_THAT(Fix(0, {0, 1}),
+              ElementsAre(Kind::kApply, Kind::kApply, Kind::kRead));
+  EXPECT_EQ(last_[0].sample_count, 16u);
+  EXPECT_EQ(Find(Kind::kRead).open_clock, 1);
+  EXPECT_EQ(Find(Kind::kRead).min_clock, 1);
+}
+
+TEST_F(QuorumTest, TheGradientOfAWorkerThatIsLeftBehindHasNoEffect) {
+  Push(2, 0, 0, {0, 1});
+  Push(3, 1, 0, {1});  // a part
+  EXPECT_THAT(Fix(0, {0}),
+              ElementsAre(Kind::kApply, Kind::kDropGradientOf, Kind::kApply));
+  EXPECT_EQ(last_[0].sample_count, 8u);
+  EXPECT_EQ(last_[1].rank, 1u);
+  EXPECT_EQ(last_[1].block, 1u);
+  EXPECT_EQ(controller_->worker(1).closed(), 1);
+  EXPECT_EQ(controller_->behind(1).clocks, 1u);
+  EXPECT_EQ(controller_->behind(1).samples, 8u);
+  // The rest of it, and its repeats.
+  EXPECT_THAT(Push(4, 1, 0, {0}), ElementsAre(Kind::kAck));
+  EXPECT_TRUE(last_[0].dropped);
+  EXPECT_THAT(Push(5, 1, 0, {1}), ElementsAre(Kind::kAck));
+  EXPECT_TRUE(last_[0].dropped);
+  EXPECT_EQ(controller_->behind(1).samples, 8u) << "counted once";
+  // A repeat of what was applied is none of that.
+  EXPECT_THAT(Push(6, 0, 0, {1}), ElementsAre(Kind::kAck));
+  EXPECT_FALSE(last_[0].dropped);
+}
+
+TEST_F(QuorumTest, ALateWorkerReadsTheOpenClockAndGoesOnThere) {
+  for (int64_t clock = 0; clock < 3; ++clock) {
+    Push(10 + clock, 0, clock, {0, 1});
+    Fix(clock, {0});
+  }
+  EXPECT_THAT(Push(20, 1, 0, {0, 1}), ElementsAre(Kind::kAck));
+  EXPECT_TRUE(last_[0].dropped);
+  EXPECT_THAT(Pull(21, 1, 1), ElementsAre(Kind::kRead));
+  EXPECT_EQ(last_[0].open_clock, 3);
+  EXPECT_EQ(last_[0].min_clock, 0) << "none of its own is in it";
+  EXPECT_EQ(controller_->behind(1).clocks, 3u);
+  Push(22, 1, 3, {0, 1});
+  Push(23, 0, 3, {0, 1});
+  EXPECT_THAT(Fix(3, {0, 1}), ElementsAre(Kind::kApply, Kind::kApply));
+  EXPECT_EQ(last_[0].sample_count, 16u);
+}
+
+TEST_F(QuorumTest, TheLastClockEndsForAll) {
+  PushFacts last;
+  last.sample_count = 8;
+  last.blocks_in_clock = 2;
+  last.blocks = {0, 1};
+  last.finished = true;
+  Push(2, 0, last);
+  ASSERT_OK(BeginCut(5, {1, 1}, CutUse::kCheckpoint));
+  EXPECT_THAT(Pull(3, 0, 0, {0}, 5), IsEmpty());
+  EXPECT_THAT(Fix(0, {0}), ElementsAre(Kind::kApply, Kind::kApply,
+                                       Kind::kSnapshot, Kind::kRead));
+  EXPECT_TRUE(controller_->worker(1).finished());
+  EXPECT_THAT(Push(4, 1, 0, {0, 1}), ElementsAre(Kind::kAck));
+  EXPECT_TRUE(last_[0].dropped);
+  EXPECT_THAT(Pull(5, 1, 1), ElementsAre(Kind::kRead));
+}
+
+TEST_F(QuorumTest, ACutIsNotPassedBeforeItsClocksAreApplied) {
+  ASSERT_OK(BeginCut(5, {1, 1}, CutUse::kCheckpoint));
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Push(3, 1, 0, {0, 1}), Not(Contains(Kind::kSnapshot)))
+      << "both have closed the clock, and nothing is applied";
+  EXPECT_THAT(Push(4, 0, 1, {0, 1}), IsEmpty()) << "parked";
+  EXPECT_THAT(Fix(0, {0}), ElementsAre(Kind::kDropGradientOf, Kind::kApply,
+                                       Kind::kDropGradientOf, Kind::kApply,
+                                       Kind::kSnapshot));
+}
+
+TEST_F(QuorumTest, ASetOfAnotherClockChangesNothing) {
+  Push(2, 0, 0, {0, 1});
+  EXPECT_THAT(Fix(1, {0}), IsEmpty());
+  Fix(0, {0});
+  EXPECT_THAT(Fix(0, {0}), IsEmpty());
+}
+
+TEST_F(QuorumTest, ASetThatCannotBe) {
+  Push(2, 0, 0, {0, 1});
+  ShardActions actions;
+  EXPECT_TRUE(
+      absl::IsInternal(controller_->OnQuorum(0, {{0, 1}}, kStart, &actions)));
+  EXPECT_TRUE(absl::IsInternal(controller_->OnQuorum(0, {}, kStart, &actions)));
+  EXPECT_THAT(actions, IsEmpty());
+  EXPECT_THAT(Fix(0, {0}), Contains(Kind::kApply));
+}
+
+TEST_F(QuorumTest, AnOverduePullSaysWhatItWaitsFor) {
+  Push(2, 0, 0, {0, 1});
+  Pull(3, 0, 1);
+  controller_->OnQuorumDelayed(0, absl::UnavailableError("ps:0 is away"));
+  Tick(absl::Seconds(6));
+  EXPECT_THAT(std::string(failure_.message()),
+              AllOf(HasSubstr("clock 0, which ends once 1 workers have closed "
+                              "it on all shards: 1 have here (ps:0 is away)"),
+                    HasSubstr("missing: worker:0 at b:2")));
+}
+
+}  // namespace
+}  // namespace syncline::ps

@@ -1,0 +1,666 @@
+// Goal: ranks that reduce among themselves compute the bits of one owner that
+// has all gradients, with every optimizer, norm and policy, in whatever order
+// messages arrive; both strategies the same. Method: random jobs over small
+// tensors, ranks as threads over InProcessPeers, whose seed orders bytes; after
+// each step each rank's values are compared with those of one DenseUpdater.
+
+#include "worker/peers/peer_exchange.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/random.h"
+#include "common/checkpoint/manifest.h"
+#include "common/update/norm_blocks.h"
+#include "common/update/norm_reducer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/optimizer/lamb.h"
+#include "tests/testing/borrowed_peer.h"
+#include "tests/testing/in_process_peers.h"
+#include "tests/testing/seed_count.h"
+#include "tests/testing/temp_dir.h"
+
+namespace syncline::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Tensors = std::vector<std::vector<float>>;
+
+constexpr float kMomentum = 0.75f;
+
+// One rank's part in a step.
+struct RankStep {
+  uint64_t samples = 0;
+  bool abandoned = false;
+  bool bad = false;  // an element of its gradient is not finite
+};
+
+struct Job {
+  uint32_t ranks = 2;
+  std::vector<int64_t> sizes;
+  std::optional<size_t> mean;  // a tensor that is a running mean
+  DenseUpdater::Options update;
+  BucketSizes buckets;
+  std::vector<std::vector<RankStep>> steps;  // by clock, by rank
+  uint64_t seed = 0;
+
+  std::vector<TensorSize> tensors() const {
+    std::vector<TensorSize> tensors;
+    for (size_t t = 0; t < sizes.size(); ++t) {
+      tensors.push_back({absl::StrCat("t", t), sizes[t]});
+    }
+    return tensors;
+  }
+};
+
+Tensors RandomTensors(const Job& job, uint64_t seed) {
+  Random random(seed);
+  Tensors tensors;
+  for (const int64_t size : job.sizes) {
+    std::vector<float>& values = tensors.emplace_back(size);
+    for (float& value : values) value = static_cast<float>(random.Normal());
+  }
+  return tensors;
+}
+
+Tensors GradientOf(const Job& job, uint32_t rank, int64_t clock) {
+  Tensors gradient =
+      RandomTensors(job, job.seed * 7919 + rank * 131 + clock * 17 + 1);
+  if (job.steps[clock][rank].bad) {
+    std::vector<float>& of = gradient[(job.seed + clock) % gradient.size()];
+    of[(job.seed * 31) % of.size()] =
+        clock % 2 == 0 ? std::numeric_limits<float>::quiet_NaN()
+                       : std::numeric_limits<float>::infinity();
+  }
+  return gradient;
+}
+
+Job RandomJob(uint64_t seed) {
+  Random random(seed + 1);
+  Job job;
+  job.seed = seed;
+  job.ranks = 2 + static_cast<uint32_t>(random.Below(3));
+  const size_t tensors = 1 + random.Below(4);
+  for (size_t t = 0; t < tensors; ++t) {
+    job.sizes.push_back(
+        static_cast<int64_t>(1 + random.Below(t == 0 ? 3000 : 200)));
+  }
+  if (tensors > 1 && random.Below(2) == 0) job.mean = tensors - 1;
+  constexpr OptimizerKind kKinds[] = {
+      OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam,
+      OptimizerKind::kLamb};
+  job.update.optimizer.kind = kKinds[random.Below(4)];
+  job.update.rule.learning_rate.base = 0.01f;
+  if (random.Below(2) == 0) job.update.rule.clip_norm = 1;
+  constexpr OnNonFinite kPolicies[] = {
+      OnNonFinite::kFailJob, OnNonFinite::kSkipStep, OnNonFinite::kDropBlock};
+  job.update.on_non_finite = kPolicies[random.Below(3)];
+  job.buckets = {.worth = 1 + random.Below(1500),
+                 .most = 1500 + random.Below(1500)};
+  const bool can_be_bad = job.update.on_non_finite != OnNonFinite::kFailJob;
+  const size_t clocks = 2 + random.Below(4);
+  for (size_t clock = 0; clock < clocks; ++clock) {
+    std::vector<RankStep>& step = job.steps.emplace_back(job.ranks);
+    for (RankStep& rank : step) {
+      rank.samples = random.Below(5) == 0 ? 0 : 1 + random.Below(9);
+      if (!can_be_bad) continue;
+      rank.abandoned = random.Below(8) == 0;
+      rank.bad = random.Below(8) == 0;
+    }
+  }
+  return job;
+}
+
+class Whole final : public FloatSource {
+ public:
+  explicit Whole(std::vector<float> values) : values_(std::move(values)) {}
+  void CopyTo(size_t first, size_t count, float* out) const override {
+    std::copy_n(values_.data() + first, count, out);
+  }
+
+ private:
+  const std::vector<float> values_;
+};
+
+// What each clock leaves behind it.
+struct Expected {
+  std::vector<Tensors> values;  // by clock
+  std::vector<bool> skipped;    // by clock
+};
+
+// As server/consistency/sync_clock.h orders it, in a few lines.
+Expected TrainWithOneOwner(const Job& job) {
+  const BlockMap map = *BlockMap::Create(job.tensors(), 1);
+  std::vector<size_t> counts;
+  for (const Block& block : map.blocks()) counts.push_back(block.count);
+  DenseUpdater updater(job.update, counts);
+  DenseUpdater::Scratch scratch;
+  Tensors values = RandomTensors(job, job.seed);
+  const auto blocks = map.shard_blocks(0);
+  for (const uint32_t id : blocks) {
+    const Block& block = map.blocks()[id];
+    if (job.mean == block.tensor) updater.MakeRunningMean(id, kMomentum);
+    updater.Init(id, Whole(values[block.tensor]), block.offset);
+  }
+  const bool skips = job.update.on_non_finite == OnNonFinite::kSkipStep;
+  const bool lamb = job.update.optimizer.kind == OptimizerKind::kLamb;
+  Expected expected;
+  for (size_t clock = 0; clock < job.steps.size(); ++clock) {
+    uint64_t samples = 0;
+    bool abandoned = false;
+    for (uint32_t rank = 0; rank < job.ranks; ++rank) {
+      const RankStep& step = job.steps[clock][rank];
+      abandoned |= step.abandoned;
+      if (step.abandoned || step.samples == 0) continue;
+      samples += step.samples;
+      Tensors gradient = GradientOf(job, rank, clock);
+      std::vector<std::shared_ptr<const FloatSource>> sources;
+      for (auto& of : gradient) {
+        sources.push_back(std::make_shared<Whole>(std::move(of)));
+      }
+      for (const uint32_t id : blocks) {
+        const Block& block = map.blocks()[id];
+        updater.BufferGradient(id, rank, sources[block.tensor], block.offset,
+                               step.samples);
+      }
+    }
+    bool skipped = skips && abandoned;
+    double norm = -1;
+    if (!skipped && samples > 0 && (job.update.rule.clip_norm > 0 || skips)) {
+      norm = 0;
+      for (const uint32_t id : blocks) {
+        norm += updater.ReduceGradients(id, samples, &scratch);
+      }
+      skipped = skips && !std::isfinite(norm);
+    }
+    if (skipped) {
+      for (const uint32_t id : blocks) updater.DropGradients(id);
+    } else if (samples > 0 && lamb) {
+      std::vector<double> norms;
+      for (const uint32_t id : blocks) {
+        const LambNorms of =
+            updater.ComputeLambUpdate(id, samples, norm, &scratch);
+        norms.insert(norms.end(), {of.value, of.update});
+      }
+      const auto ratios = LambTrustRatios(
+          SumNorms(ReductionStage::kTrust, TensorsOfBlocks(map), norms));
+      for (const uint32_t id : blocks) {
+        updater.ApplyLambUpdate(id, clock, ratios[map.blocks()[id].tensor]);
+      }
+    } else if (samples > 0) {
+      for (const uint32_t id : blocks) {
+        updater.Apply(id, clock, samples, norm, &scratch);
+      }
+    }
+    for (const uint32_t id : blocks) {
+      const Block& block = map.blocks()[id];
+      const auto of = updater.values(id);
+      std::copy(of.begin(), of.end(),
+                values[block.tensor].begin() + block.offset);
+    }
+    expected.values.push_back(values);
+    expected.skipped.push_back(skipped || (samples == 0 && abandoned));
+  }
+  return expected;
+}
+
+bool SameBits(const Tensors& a, const Tensors& b) {
+  for (size_t t = 0; t < a.size(); ++t) {
+    if (std::memcmp(a[t].data(), b[t].data(), a[t].size() * sizeof(float)) != 0)
+      return false;
+  }
+  return true;
+}
+
+// One rank of a job.
+class Rank {
+ public:
+  Rank(const Job& job, InProcessPeers* peers, uint32_t rank, bool replicates,
+       absl::Duration step_timeout = absl::Seconds(60),
+       std::optional<PeerCheckpoints::Options> checkpoints = {})
+      : job_(job), rank_(rank) {
+    Random random(job.seed + rank + 1000);
+    values_ = RandomTensors(job, rank == 0 ? job.seed : random.Next());
+    gradients_ = values_;
+    DenseTensors tensors;
+    PeerExchange::Options options;
+    for (size_t t = 0; t < values_.size(); ++t) {
+      tensors.values.push_back(absl::MakeSpan(values_[t]));
+      tensors.gradients.push_back(absl::MakeConstSpan(gradients_[t]));
+      tensors.names.push_back(absl::StrCat("t", t));
+      options.momenta.push_back(job.mean == t ? std::optional<float>(kMomentum)
+                                              : std::nullopt);
+    }
+    options.replicates = replicates;
+    options.update = job.update;
+    options.buckets = job.buckets;
+    options.checkpoints = std::move(checkpoints);
+    auto borrowed = std::make_unique<BorrowedPeer>(peers->at(rank));
+    borrowed_ = borrowed.get();
+    link_ = std::make_shared<PeerLink>(
+        PeerLink::Options{
+            .label = absl::StrCat("job j-test on ",
+                                  peers->at(rank)->group().NameOf(rank)),
+            .step_timeout = step_timeout},
+        std::move(borrowed));
+    auto exchange =
+        PeerExchange::Create(options, *OwnedBlocks(job.tensors(), job.ranks),
+                             std::move(tensors), link_);
+    EXPECT_TRUE(exchange.ok()) << exchange.status();
+    exchange_ = *std::move(exchange);
+  }
+
+  absl::Status Start() {
+    if (rank_ == 0) {
+      if (absl::Status init = exchange_->Init(job_.steps.size()); !init.ok()) {
+        return init;
+      }
+    }
+    return exchange_->Pull(0);
+  }
+
+  absl::Status Step(int64_t clock) {
+    const RankStep& step = job_.steps[clock][rank_];
+    exchange_->BeginStep(
+        {.clock = clock,
+         .sample_count = step.samples,
+         .finished = clock + 1 == static_cast<int64_t>(job_.steps.size())});
+    if (step.abandoned) {
+      exchange_->AbandonStep(/*own_values=*/true);
+    } else if (step.samples > 0) {
+      const Tensors gradient = GradientOf(job_, rank_, clock);
+      for (size_t t = gradient.size(); t-- > 0;) {
+        std::copy(gradient[t].begin(), gradient[t].end(),
+                  gradients_[t].begin());
+        exchange_->OnGradientReady(static_cast<uint32_t>(t));
+      }
+    }
+    exchange_->EndBackward({});
+    return exchange_->Wait();
+  }
+
+  PeerExchange& exchange() { return *exchange_; }
+  int messages_under_way() const { return borrowed_->under_way(); }
+  const Tensors& values() const { return values_; }
+
+ private:
+  const Job& job_;
+  const uint32_t rank_;
+  Tensors values_;
+  Tensors gradients_;
+  BorrowedPeer* borrowed_ = nullptr;
+  std::shared_ptr<PeerLink> link_;
+  std::unique_ptr<PeerExchange> exchange_;
+};
+
+template <typename Function>
+void OnThreads(uint32_t count, Function function) {
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < count; ++i) threads.emplace_back(function, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::string TextOf(const Job& job) {
+  return absl::StrCat("seed ", job.seed, ", ", job.ranks, " ranks, optimizer ",
+                      static_cast<int>(job.update.optimizer.kind), ", clip ",
+                      job.update.rule.clip_norm, ", policy ",
+                      static_cast<int>(job.update.on_non_finite));
+}
+
+void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
+  SCOPED_TRACE(absl::StrCat(TextOf(job), replicates ? ", ALL_REDUCE" : ""));
+  const Expected expected = TrainWithOneOwner(job);
+  InProcessPeers peers({.ranks = job.ranks, .seed = job.seed + 5});
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (uint32_t rank = 0; rank < job.ranks; ++rank) {
+    ranks.push_back(std::make_unique<Rank>(job, &peers, rank, replicates));
+  }
+  std::vector<std::string> wrong(job.ranks);
+  std::vector<std::optional<ParameterExchange::LeftOut>> left_out(job.ranks);
+  OnThreads(job.ranks, [&](uint32_t rank) {
+    Rank& of = *ranks[rank];
+    if (const absl::Status start = of.Start(); !start.ok()) {
+      wrong[rank] = start.ToString();
+      return;
+    }
+    for (size_t clock = 0; clock < job.steps.size(); ++clock) {
+      const absl::Status stepped = of.Step(clock);
+      if (!stepped.ok()) {
+        wrong[rank] = stepped.ToString();
+        return;
+      }
+      if (!SameBits(of.values(), expected.values[clock])) {
+        wrong[rank] = absl::StrCat("other bits after clock ", clock);
+        of.exchange().Cancel(absl::CancelledError("other bits"));
+        return;
+      }
+      if (of.exchange().was_skipped(clock) != expected.skipped[clock]) {
+        wrong[rank] = absl::StrCat("skipped or not at clock ", clock);
+        of.exchange().Cancel(absl::CancelledError("skipped"));
+        return;
+      }
+    }
+    left_out[rank] = of.exchange().left_out();
+    // All but the reports of activity that it would take.
+    if (of.messages_under_way() != static_cast<int>(job.ranks) - 1) {
+      wrong[rank] = absl::StrCat(of.messages_under_way(),
+                                 " messages are under way at the end");
+    }
+  });
+  for (uint32_t rank = 0; rank < job.ranks; ++rank) {
+    EXPECT_EQ(wrong[rank], "") << "rank " << rank;
+    EXPECT_EQ(left_out[rank], left_out[0]) << "rank " << rank;
+  }
+}
+
+TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerInAnyOrderOfDelivery) {
+  for (int seed = 0; seed < SeedCount(1200); ++seed) {
+    const Job job = RandomJob(seed);
+    ExpectTheBitsOfOneOwner(job, /*replicates=*/seed % 2 == 0);
+    if (HasFailure()) return;
+  }
+}
+
+Job SmallJob(uint32_t ranks, size_t clocks) {
+  Job job;
+  job.ranks = ranks;
+  job.sizes = {3000, 10};
+  job.update.optimizer.kind = OptimizerKind::kSgd;
+  job.update.rule.learning_rate.base = 0.01f;
+  job.steps.assign(clocks,
+                   std::vector<RankStep>(ranks, RankStep{.samples = 4}));
+  return job;
+}
+
+TEST(PeerExchangeTest, FailsTheJobAtAGradientThatIsNotFinite) {
+  for (const bool replicates : {false, true}) {
+    Job job = SmallJob(3, 3);
+    job.steps[1][2].bad = true;
+    InProcessPeers peers({.ranks = 3});
+    std::vector<std::unique_ptr<Rank>> ranks;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      ranks.push_back(std::make_unique<Rank>(job, &peers, rank, replicates));
+    }
+    std::vector<absl::Status> ends(3);
+    OnThreads(3, [&](uint32_t rank) {
+      ends[rank] = ranks[rank]->Start();
+      for (int64_t clock = 0; clock < 3 && ends[rank].ok(); ++clock) {
+        ends[rank] = ranks[rank]->Step(clock);
+      }
+      // As its process does when its run has failed.
+      if (!ends[rank].ok()) peers.Kill(rank);
+    });
+    int named = 0;
+    for (const absl::Status& end : ends) {
+      EXPECT_FALSE(end.ok());
+      if (!absl::IsFailedPrecondition(end)) continue;
+      ++named;
+      EXPECT_THAT(std::string(end.message()),
+                  AllOf(HasSubstr("clock 1 is not finite: element"),
+                        HasSubstr("of rank 2 (worker:2 at host-2:1)"),
+                        HasSubstr("job j-test")));
+    }
+    EXPECT_GE(named, 1);
+  }
+}
+
+// Blocks of two ranks with replicated state, and the values of one of them.
+struct Reduced {
+  explicit Reduced(uint32_t rank) {
+    const Job job = SmallJob(2, 1);
+    values = RandomTensors(job, 1);
+    for (size_t t = 0; t < values.size(); ++t) {
+      tensors.values.push_back(absl::MakeSpan(values[t]));
+      tensors.gradients.push_back(absl::MakeConstSpan(values[t]));
+      tensors.names.push_back(absl::StrCat("t", t));
+    }
+    StepReduction::Options options;
+    options.label = "job j-test";
+    options.ranks = {"rank 0", "rank 1"};
+    options.rank = rank;
+    options.replicates = true;
+    options.update = job.update;
+    options.momenta.resize(2);
+    BlockMap map = *OwnedBlocks(job.tensors(), 2);
+    std::vector<Bucket> buckets = MakeBuckets(map, {}, job.buckets);
+    reduction.emplace(options, std::move(map), std::move(buckets), &tensors);
+    reduction->Init(1);
+    reduction->Begin(0);
+    reduction->OnFacts(0, {.sample_count = 4});
+    reduction->OnFacts(1, {.sample_count = 4});
+  }
+  // The first bucket that `rank` owns.
+  uint32_t BucketOf(uint32_t rank) const {
+    uint32_t b = 0;
+    while (reduction->buckets()[b].owner != rank) ++b;
+    return b;
+  }
+  std::shared_ptr<const FloatSource> NotFinite(uint32_t bucket) const {
+    return std::make_shared<Whole>(
+        std::vector<float>(reduction->buckets()[bucket].elements,
+                           std::numeric_limits<float>::quiet_NaN()));
+  }
+
+  Tensors values;
+  DenseTensors tensors;
+  std::optional<StepReduction> reduction;
+};
+
+// Others could not say whose gradient spoilt it.
+TEST(StepReductionTest, ASumThatFailsTheJobIsSentToNobody) {
+  Reduced owner(/*rank=*/0);
+  StepReduction& reduction = *owner.reduction;
+  const uint32_t bucket = owner.BucketOf(0);
+  reduction.OnOwnGradient(bucket);
+  reduction.OnGradient(1, bucket, owner.NotFinite(bucket));
+  EXPECT_FALSE(reduction.Next().has_value());
+  EXPECT_THAT(
+      std::string(reduction.status().message()),
+      AllOf(HasSubstr("clock 0 is not finite"), HasSubstr(", of rank 1")));
+}
+
+TEST(StepReductionTest, ASumOfAnotherRankThatIsNotFiniteBlamesNobody) {
+  Reduced other(/*rank=*/1);
+  StepReduction& reduction = *other.reduction;
+  const uint32_t bucket = other.BucketOf(0);
+  const std::vector<StepReduction::BlockSum> sums(
+      reduction.buckets()[bucket].blocks.size(), {.sample_count = 8});
+  ASSERT_EQ(reduction.OnSum(bucket, sums, other.NotFinite(bucket)),
+            absl::OkStatus());
+  EXPECT_FALSE(reduction.Next().has_value());
+  EXPECT_THAT(std::string(reduction.status().message()),
+              AllOf(HasSubstr("clock 0 is not finite"),
+                    HasSubstr(", in the sum over all workers")));
+  EXPECT_EQ(reduction.found_of(0), 0u);
+}
+
+// A rank that fails by itself closes its link: whoever waits for it says that
+// it is lost, so that the reason can still come from the one that has it.
+TEST(PeerExchangeTest, ARankThatClosesIsLostToTheOthers) {
+  const Job job = SmallJob(2, 2);
+  InProcessPeers peers({.ranks = 2});
+  Rank waits(job, &peers, 0, /*replicates=*/false);
+  std::optional<Rank> fails(std::in_place, job, &peers, 1u, false);
+  std::vector<absl::Status> ends(2);
+  OnThreads(2, [&](uint32_t rank) {
+    Rank& of = rank == 0 ? waits : *fails;
+    ends[rank] = of.Start();
+    if (rank == 1) {
+      fails.reset();
+    } else if (ends[rank].ok()) {
+      ends[rank] = of.Step(0);
+    }
+  });
+  EXPECT_TRUE(absl::IsUnavailable(ends[0])) << ends[0];
+  EXPECT_THAT(std::string(ends[0].message()),
+              HasSubstr("rank 1 (worker:1 at host-1:1) has left"));
+}
+
+// Whoever hears nothing for the step timeout says of whom, where, and when.
+TEST(PeerExchangeTest, EndsWhenARankIsSilentAndNamesIt) {
+  for (const bool replicates : {false, true}) {
+    const Job job = SmallJob(3, 3);
+    InProcessPeers peers({.ranks = 3});
+    std::vector<std::unique_ptr<Rank>> ranks;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      ranks.push_back(std::make_unique<Rank>(job, &peers, rank, replicates,
+                                             absl::Milliseconds(300)));
+    }
+    std::vector<absl::Status> ends(3);
+    OnThreads(3, [&](uint32_t rank) {
+      ends[rank] = ranks[rank]->Start();
+      // Rank 1 stops after its first step.
+      const int64_t clocks = rank == 1 ? 1 : 3;
+      for (int64_t clock = 0; clock < clocks && ends[rank].ok(); ++clock) {
+        ends[rank] = ranks[rank]->Step(clock);
+      }
+    });
+    EXPECT_EQ(ends[1], absl::OkStatus());
+    for (const uint32_t rank : {0, 2}) {
+      EXPECT_TRUE(absl::IsDeadlineExceeded(ends[rank])) << ends[rank];
+      EXPECT_THAT(std::string(ends[rank].message()),
+                  AllOf(HasSubstr("job j-test on rank"), HasSubstr("clock 1"),
+                        HasSubstr("of rank 1 (worker:1 at host-1:1)")));
+    }
+  }
+}
+
+TEST(PeerExchangeTest, WaitsForARankThatReportsItsActivity) {
+  const Job job = SmallJob(2, 2);
+  InProcessPeers peers({.ranks = 2});
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.push_back(std::make_unique<Rank>(job, &peers, rank, false,
+                                           absl::Milliseconds(400)));
+  }
+  std::vector<absl::Status> ends(2);
+  OnThreads(2, [&](uint32_t rank) {
+    ends[rank] = ranks[rank]->Start();
+    if (ends[rank].ok()) ends[rank] = ranks[rank]->Step(0);
+    // Three times as long as the others would wait.
+    for (uint64_t i = 1; rank == 0 && ends[rank].ok() && i <= 12; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      ends[rank] =
+          ranks[rank]->exchange().ReportActivity(1, "evaluating", i, 12);
+    }
+    if (ends[rank].ok()) ends[rank] = ranks[rank]->Step(1);
+  });
+  for (const absl::Status& end : ends) EXPECT_EQ(end, absl::OkStatus());
+}
+
+// The file of rank 1 is a pipe that nobody reads: its writer stands still, as
+// one whose disk does. Both ranks have made their last step.
+TEST(PeerExchangeTest, ADiskThatStandsStillAtTheEndFailsTheCheckpointAlone) {
+  constexpr uint64_t kCut = 7;
+  const TempDir dir;
+  PeerCheckpoints::Options checkpoints;
+  checkpoints.job_id = "j-test";
+  checkpoints.folder = dir.path();
+  checkpoints.last_part_wait_max = absl::Seconds(1);
+  const CheckpointName name = {.clock = 2, .cut_id = kCut};
+  std::filesystem::create_directory(dir.File(name.ToString()));
+  const std::string pipe =
+      dir.File(absl::StrCat(name.ToString(), "/", ShardFileName(1, 2)));
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Job job = SmallJob(2, 2);
+  InProcessPeers peers({.ranks = 2});
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.push_back(std::make_unique<Rank>(
+        job, &peers, rank, false, absl::Milliseconds(400), checkpoints));
+  }
+  std::vector<absl::Status> ends(2);
+  OnThreads(2, [&](uint32_t rank) {
+    ends[rank] = ranks[rank]->Start();
+    if (ends[rank].ok()) ends[rank] = ranks[rank]->Step(0);
+    if (rank == 0 && ends[rank].ok()) {
+      ends[rank] =
+          ranks[rank]
+              ->exchange()
+              .BeginCut(
+                  {.id = kCut, .use = CutUse::kCheckpoint, .clocks = {2, 2}})
+              .status();
+    }
+    if (ends[rank].ok()) ends[rank] = ranks[rank]->Step(1);
+  });
+  // The writer can go on; what becomes of its part is not sent once more.
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_GE(reader, 0);
+  for (const absl::Status& end : ends) EXPECT_EQ(end, absl::OkStatus());
+  const auto writing = ranks[0]->exchange().OpenCheckpoint(kCut);
+  if (writing != nullptr) {
+    const absl::Status parts = writing->AwaitParts().status();
+    EXPECT_TRUE(absl::IsDeadlineExceeded(parts)) << parts;
+    EXPECT_THAT(std::string(parts.message()),
+                HasSubstr("rank 1 (worker:1 at host-1:1): its part is not "
+                          "written"));
+  } else {
+    ADD_FAILURE() << "no checkpoint has begun";
+  }
+  ranks.clear();
+  close(reader);
+}
+
+TEST(PeerExchangeTest, RefusesARankWithAnotherStrategy) {
+  const Job job = SmallJob(2, 1);
+  InProcessPeers peers({.ranks = 2});
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks.push_back(
+        std::make_unique<Rank>(job, &peers, rank, /*replicates=*/rank == 1));
+  }
+  std::vector<absl::Status> ends(2);
+  OnThreads(2, [&](uint32_t rank) { ends[rank] = ranks[rank]->Start(); });
+  EXPECT_TRUE(absl::IsInvalidArgument(ends[1])) << ends[1];
+  EXPECT_THAT(std::string(ends[1].message()),
+              HasSubstr("rank 0 (worker:0 at host-0:1) has other blocks"));
+}
+
+TEST(PeerExchangeTest, EndsAllWaitsWhenItIsCancelled) {
+  const Job job = SmallJob(2, 1);
+  InProcessPeers peers({.ranks = 2});
+  Rank rank(job, &peers, 1, false);
+  std::thread cancel([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    rank.exchange().Cancel(absl::CancelledError("stopped by the test"));
+  });
+  EXPECT_EQ(rank.Start(), absl::CancelledError("stopped by the test"));
+  cancel.join();
+  EXPECT_EQ(rank.exchange().Pull(0),
+            absl::CancelledError("stopped by the test"));
+}
+
+TEST(PeerExchangeTest, CutsWhereItIs) {
+  const Job job = SmallJob(2, 2);
+  InProcessPeers peers({.ranks = 2});
+  Rank rank(job, &peers, 0, false);
+  ParameterExchange& exchange = rank.exchange();
+  EXPECT_EQ(*exchange.BeginCut({.id = 7, .clocks = {2, 2}}),
+            (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(*exchange.BeginCut({.id = 8, .clocks = {0, 0}}),
+            (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(exchange.PullCut(8, 0), absl::OkStatus());
+  EXPECT_FALSE(exchange.PullCut(7, 2).ok()) << "its steps are not made yet";
+  EXPECT_TRUE(absl::IsUnimplemented(
+      exchange.BeginCut({.id = 9, .use = CutUse::kRouting, .clocks = {0, 0}})
+          .status()));
+}
+
+}  // namespace
+}  // namespace syncline::worker

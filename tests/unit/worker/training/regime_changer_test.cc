@@ -1,0 +1,222 @@
+// Goal: the chief has a change of the regime announced with its clock, has it
+// begin when all ranks are there, and tells what has become of it; what does
+// not come about changes nothing. Method: an exchange that writes its calls
+// down.
+
+#include "worker/training/regime_changer.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/job/regime_rules.h"
+#include "common/regime/job_regimes.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/assigned_job.h"
+#include "tests/testing/fakes/idle_exchange.h"
+#include "tests/testing/job_builder.h"
+#include "tests/testing/status_matchers.h"
+
+namespace syncline::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class FakeExchange final : public IdleExchange {
+ public:
+  absl::StatusOr<std::vector<int64_t>> BeginCut(const Cut& cut) override {
+    EXPECT_EQ(cut.use, CutUse::kRegime);
+    EXPECT_NE(cut.id, 0u);
+    log.push_back(absl::StrCat("begin ", absl::StrJoin(cut.clocks, ","), " ",
+                               RegimeText(ToProto(cut.regime.value()))));
+    if (!refusal.ok()) return refusal;
+    return raised.empty() ? cut.clocks : raised;
+  }
+  absl::Status EndCut(uint64_t, int64_t clock) override {
+    log.push_back(absl::StrCat("end ", clock));
+    return absl::OkStatus();
+  }
+  absl::Status AwaitCut(uint64_t, int64_t clock) override {
+    log.push_back(absl::StrCat("await ", clock));
+    return absl::OkStatus();
+  }
+  absl::Status PrepareRegime(uint64_t, int64_t clock) override {
+    log.push_back(absl::StrCat("prepare ", clock));
+    return prepare;
+  }
+  absl::Status CommitRegime(uint64_t, int64_t clock) override {
+    log.push_back(absl::StrCat("commit ", clock));
+    return commit;
+  }
+
+  std::vector<std::string> log;
+  absl::Status refusal;
+  absl::Status prepare;
+  absl::Status commit;
+  std::vector<int64_t> raised;
+};
+
+class RegimeChangerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    job_.assignment = AssignToOne(DigitsJob(), MlpModel(784, 8, 10)).assignment;
+    // A second worker, which the model needs not know.
+    *job_.assignment.add_workers() = job_.assignment.workers(0);
+    job_.assignment.mutable_workers(1)->set_rank(1);
+    ASSERT_OK_AND_ASSIGN(job_.regimes, ReadRegimes(job_.assignment));
+    changer_.emplace(job_, Epochs{.steps_per_epoch = 10, .clocks_total = 20},
+                     &exchange_, [this](const RegimeTransition& transition) {
+                       told_.push_back(transition);
+                     });
+  }
+  void Request(ConsistencySpec::Mode mode, const std::string& reason = "r") {
+    RegimeChange change;
+    change.set_mode(mode);
+    changer_->Request(change, reason);
+  }
+
+  FakeExchange exchange_;
+  PreparedJob job_;
+  std::vector<RegimeTransition> told_;
+  std::optional<RegimeChanger> changer_;
+};
+
+TEST_F(RegimeChangerTest, AChangeIsAnnouncedAwaitedAndCommitted) {
+  ASSERT_OK(changer_->BeforeStep(3));
+  EXPECT_THAT(exchange_.log, IsEmpty());
+  Request(ConsistencySpec::ASYNC);
+  ASSERT_OK(changer_->BeforeStep(4));
+  ASSERT_TRUE(changer_->IsOpen());
+  EXPECT_EQ(changer_->clock(), 6);
+  ASSERT_OK(changer_->BeforeStep(5));
+  ASSERT_OK(changer_->Commit(6));
+  EXPECT_THAT(exchange_.log, ElementsAre("begin 6,6 ASYNC, learning rate x 0.5",
+                                         "await 6", "prepare 6", "commit 6"));
+  EXPECT_THAT(told_, IsEmpty());
+  changer_->ReportDone();
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].regime().first_clock(), 6);
+  EXPECT_EQ(told_[0].reason(), "r");
+  EXPECT_EQ(told_[0].error(), "");
+  EXPECT_TRUE(told_[0].has_time());
+  EXPECT_FALSE(changer_->IsOpen());
+}
+
+TEST_F(RegimeChangerTest, OneChangeAtATime) {
+  Request(ConsistencySpec::ASYNC);
+  Request(ConsistencySpec::ASYNC);  // the scheduler's stream was broken
+  EXPECT_THAT(told_, IsEmpty());
+  Request(ConsistencySpec::SYNC, "another");
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0].error(), HasSubstr("is under way"));
+  EXPECT_EQ(told_[0].reason(), "another");
+}
+
+TEST_F(RegimeChangerTest, ACutThatIsNotToBeHadIsTold) {
+  exchange_.refusal = absl::DeadlineExceededError("no answer from ps:1 at h:1");
+  Request(ConsistencySpec::ASYNC);
+  ASSERT_OK(changer_->BeforeStep(4));
+  EXPECT_FALSE(changer_->IsOpen());
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].error(), "no answer from ps:1 at h:1");
+  // Another one may be asked for.
+  exchange_.refusal = absl::OkStatus();
+  Request(ConsistencySpec::ASYNC, "again");
+  ASSERT_OK(changer_->BeforeStep(5));
+  EXPECT_TRUE(changer_->IsOpen());
+}
+
+TEST_F(RegimeChangerTest, NothingChangesBehindTheLastClock) {
+  Request(ConsistencySpec::ASYNC);
+  ASSERT_OK(changer_->BeforeStep(18));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0].error(), HasSubstr("ends with clock 19"));
+  EXPECT_THAT(exchange_.log, IsEmpty());
+  exchange_.raised = {20, 20};
+  Request(ConsistencySpec::ASYNC, "again");
+  ASSERT_OK(changer_->BeforeStep(10));
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_THAT(exchange_.log, ElementsAre(HasSubstr("begin 12,12"), "end 10"));
+}
+
+TEST_F(RegimeChangerTest, AChangeThatIsPutOffIsTriedAgain) {
+  Request(ConsistencySpec::ASYNC);
+  ASSERT_OK(changer_->BeforeStep(4));
+  ASSERT_OK(changer_->PutOff(6));
+  EXPECT_THAT(told_, IsEmpty());
+  ASSERT_OK(changer_->BeforeStep(6));
+  EXPECT_EQ(changer_->clock(), 8);
+}
+
+TEST_F(RegimeChangerTest, WhatCannotBePreparedLeavesTheJobAsItWas) {
+  exchange_.prepare = absl::UnavailableError("rank 1 (worker:1 at h:1)");
+  RegimeChange change;
+  change.set_strategy(ALL_REDUCE);
+  changer_->Request(change, "r");
+  EXPECT_TRUE(changer_->WantsStrategy());
+  ASSERT_OK(changer_->BeforeStep(4));
+  ASSERT_OK(changer_->Commit(6));
+  EXPECT_THAT(exchange_.log, ElementsAre("begin 6,6 ALL_REDUCE SYNC", "await 6",
+                                         "prepare 6", "end 6"));
+  EXPECT_FALSE(changer_->IsOpen());
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].error(), "rank 1 (worker:1 at h:1)");
+  EXPECT_FALSE(changer_->WantsStrategy());
+}
+
+// A change that names the strategy which the job has is one of the mode alone:
+// nothing stands in its way, and it stands in no checkpoint's.
+TEST_F(RegimeChangerTest, ThePresentStrategyIsNoChangeOfIt) {
+  job_.assignment.mutable_evaluator()->set_rank(2);
+  RegimeChange change;
+  change.set_strategy(PARAMETER_SERVER);
+  change.set_mode(ConsistencySpec::ASYNC);
+  changer_->Request(change, "r");
+  EXPECT_FALSE(changer_->WantsStrategy());
+  ASSERT_OK(changer_->BeforeStep(4));
+  EXPECT_TRUE(changer_->IsOpen());
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(RegimeChangerTest, AnEvaluatorKeepsTheStrategy) {
+  job_.assignment.mutable_evaluator()->set_rank(2);
+  RegimeChange change;
+  change.set_strategy(ALL_REDUCE);
+  changer_->Request(change, "r");
+  EXPECT_TRUE(changer_->WantsStrategy());
+  ASSERT_OK(changer_->BeforeStep(4));
+  EXPECT_FALSE(changer_->IsOpen());
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0].error(), HasSubstr("evaluator"));
+}
+
+TEST_F(RegimeChangerTest, ACommitThatFailsEndsTheJob) {
+  exchange_.commit = absl::FailedPreconditionError("ps:1 at h:1: abandoned");
+  Request(ConsistencySpec::ASYNC);
+  ASSERT_OK(changer_->BeforeStep(4));
+  const absl::Status failed = changer_->Commit(6);
+  EXPECT_THAT(std::string(failed.message()),
+              AllOf(HasSubstr("at clock 6"), HasSubstr("ps:1 at h:1")));
+  changer_->Finish();
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0].error(), HasSubstr("makes no more steps"));
+  Request(ConsistencySpec::ASYNC, "late");
+  ASSERT_EQ(told_.size(), 2u);
+}
+
+TEST_F(RegimeChangerTest, WhatTheJobCannotIsTold) {
+  Request(ConsistencySpec::SYNC);
+  ASSERT_OK(changer_->BeforeStep(4));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0].error(), HasSubstr("trains so already"));
+}
+
+}  // namespace
+}  // namespace syncline::worker

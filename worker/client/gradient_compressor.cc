@@ -1,0 +1,274 @@
+#include "worker/client/gradient_compressor.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "common/base/random.h"
+#include "kernels/optimizer/finite.h"
+
+namespace syncline::worker {
+namespace {
+
+using Kind = GradientCompression::Kind;
+
+// Of a float without its sign, as an integer: infinity and NaN are not below.
+constexpr uint32_t kInfinityBits = 0x7f800000u;
+
+uint32_t Magnitude(float value) {
+  return std::bit_cast<uint32_t>(value) & 0x7fffffffu;
+}
+
+// True if all sum(i) are finite. As integers, so that it vectorises.
+template <typename Sum>
+bool AllSumsFinite(size_t count, Sum sum) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, Magnitude(sum(i)));
+  }
+  return largest < kInfinityBits;
+}
+
+void Multiply(float factor, float* values, size_t count) {
+  if (factor == 1) return;
+  for (size_t i = 0; i < count; ++i) values[i] *= factor;
+}
+
+// g + r, in place of r.
+bool AddResidual(const float* g, float scale, float ratio, size_t count,
+                 float* r) {
+  const auto sum = [&](size_t i) { return g[i] * scale + r[i] * ratio; };
+  if (!AllSumsFinite(count, sum)) return false;
+  for (size_t i = 0; i < count; ++i) r[i] = sum(i);
+  return true;
+}
+
+// u = m * u + g and v = v + u.
+bool AddMomentum(const float* g, float scale, float ratio, float momentum,
+                 size_t count, float* u, float* v) {
+  const auto velocity = [&](size_t i) {
+    return u[i] * ratio * momentum + g[i] * scale;
+  };
+  const auto sum = [&](size_t i) { return v[i] * ratio + velocity(i); };
+  if (!AllSumsFinite(count, velocity) || !AllSumsFinite(count, sum)) {
+    return false;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    u[i] = velocity(i);
+    v[i] = v[i] * ratio + u[i];
+  }
+  return true;
+}
+
+// Of a tensor of `count` elements without any block that stays whole, at most.
+uint64_t EncodedBytes(const GradientCompression& compression, uint64_t count) {
+  switch (compression.kind) {
+    case Kind::kInt8:  // a scale for at least 32 elements
+      return count + count / 8;
+    case Kind::kTernGrad:
+      return count / 4 + count / 8;
+    default:  // a float for each one that is sent, a bit for each element
+      return count / 8 +
+             sizeof(float) * compression.ElementsAt(/*clock=*/0, count);
+  }
+}
+
+}  // namespace
+
+GradientCompressor::GradientCompressor(Options options, const BlockMap& map)
+    : options_(std::move(options)),
+      blocks_(map.blocks().begin(), map.blocks().end()),
+      encoded_(map.blocks().size()) {
+  for (uint32_t id = 0; id < blocks_.size(); ++id) {
+    const uint32_t tensor = blocks_[id].tensor;
+    if (tensor >= tensors_.size()) tensors_.resize(tensor + 1);
+    tensors_[tensor].blocks.push_back(id);
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    Tensor& tensor = tensors_[i];
+    tensor.is_running_mean = IsRunningMean(options_, i);
+    if (tensor.is_running_mean || !options_.compression.has_residuals()) {
+      continue;
+    }
+    const Block& last = blocks_[tensor.blocks.back()];
+    const auto count = static_cast<size_t>(last.offset + last.count);
+    const auto make = [&](bool is_used) {
+      return AlignedFloats(is_used ? count : 0);
+    };
+    tensor.residual = make(true);
+    tensor.momentum = make(KeepsMomentum(options_));
+    tensor.old_residual = make(options_.may_be_undone);
+    tensor.old_momentum =
+        make(options_.may_be_undone && KeepsMomentum(options_));
+  }
+}
+
+uint64_t GradientCompressor::StateBytes(const Options& options,
+                                        absl::Span<const TensorSize> tensors) {
+  if (!options.compression.any()) return 0;
+  uint64_t kept = 0;
+  if (options.compression.has_residuals()) {
+    kept = sizeof(float) * (KeepsMomentum(options) ? 2u : 1u) *
+           (options.may_be_undone ? 2u : 1u);
+  }
+  uint64_t state = 0;
+  uint64_t encoded = 0;
+  uint64_t largest = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto count = static_cast<uint64_t>(tensors[i].element_count);
+    const bool is_mean = IsRunningMean(options, i);
+    encoded += is_mean || options.sends_non_finite
+                   ? count * sizeof(float)
+                   : EncodedBytes(options.compression, count);
+    if (is_mean) continue;
+    state += kept * count;
+    largest = std::max(largest, count);
+  }
+  uint64_t found = 0;
+  if (options.compression.sparse()) {
+    // Magnitudes of a tensor, and indices of a block in a vector that grows by
+    // doubling.
+    const uint64_t chosen =
+        std::min<uint64_t>(options.compression.ElementsAt(/*clock=*/0, largest),
+                           kCompressedElementsMax);
+    found = (largest + 2 * chosen) * sizeof(uint32_t);
+  }
+  return state + 2 * encoded + found;
+}
+
+void GradientCompressor::BeginStep(int64_t clock, uint64_t samples) {
+  if (clock == clock_) return;
+  ratio_ = samples_ == 0 ? 1
+                         : static_cast<float>(static_cast<double>(samples) /
+                                              static_cast<double>(samples_));
+  old_samples_ = std::exchange(samples_, samples);
+  can_undo_ = options_.may_be_undone;
+  clock_ = clock;
+  scale_ = 1;
+}
+
+void GradientCompressor::Undo() {
+  if (!std::exchange(can_undo_, false)) return;
+  samples_ = old_samples_;
+  for (Tensor& tensor : tensors_) {
+    if (tensor.clock != clock_) continue;
+    std::swap(tensor.residual, tensor.old_residual);
+    std::swap(tensor.momentum, tensor.old_momentum);
+  }
+}
+
+bool GradientCompressor::AddUp(Tensor* tensor, size_t offset, size_t count,
+                               const float* gradient) {
+  float* const residual = tensor->residual.data() + offset;
+  if (tensor->momentum.size() == 0) {
+    if (AddResidual(gradient, scale_, ratio_, count, residual)) return true;
+  } else {
+    float* const momentum = tensor->momentum.data() + offset;
+    if (AddMomentum(gradient, scale_, ratio_, options_.momentum, count,
+                    momentum, residual)) {
+      return true;
+    }
+    Multiply(ratio_, momentum, count);
+  }
+  Multiply(ratio_, residual, count);
+  return false;
+}
+
+void GradientCompressor::Compress(uint32_t index,
+                                  absl::Span<const float> gradient) {
+  Tensor& tensor = tensors_[index];
+  if (std::exchange(tensor.clock, clock_) == clock_) return;
+  if (tensor.old_residual.size() > 0) {
+    absl::c_copy(tensor.residual.span(), tensor.old_residual.data());
+    absl::c_copy(tensor.momentum.span(), tensor.old_momentum.data());
+  }
+  for (const uint32_t id : tensor.blocks) {
+    // A sparse block has another size at each step. Its memory goes back, or
+    // every block would keep as much as its largest one has taken.
+    if (options_.compression.sparse()) {
+      std::string().swap(encoded_[id]);
+    } else {
+      encoded_[id].clear();
+    }
+  }
+  if (tensor.is_running_mean) {
+    for (const uint32_t id : tensor.blocks) {
+      const Block& block = blocks_[id];
+      EncodeWhole(gradient.data() + block.offset,
+                  static_cast<size_t>(block.count), &encoded_[id]);
+    }
+    return;
+  }
+  if (options_.compression.sparse()) return CompressLargest(&tensor, gradient);
+  const uint64_t seed = SeedFor(SeedFor(SeedFor(options_.seed, options_.rank),
+                                        static_cast<uint64_t>(clock_)),
+                                index);
+  const uint32_t group = options_.compression.block_elements;
+  for (const uint32_t id : tensor.blocks) {
+    const auto offset = static_cast<size_t>(blocks_[id].offset);
+    const auto count = static_cast<size_t>(blocks_[id].count);
+    const float* const of = gradient.data() + offset;
+    if (options_.compression.kind == Kind::kTernGrad) {
+      if (AllFinite(of, count)) {
+        EncodeTernary(of, count, group, seed + offset, &encoded_[id]);
+      } else {
+        EncodeWhole(of, count, &encoded_[id]);
+      }
+    } else if (AddUp(&tensor, offset, count, of)) {
+      EncodeInt8(tensor.residual.data() + offset, count, group, &encoded_[id]);
+    } else {
+      EncodeWhole(of, count, &encoded_[id]);
+    }
+  }
+}
+
+void GradientCompressor::CompressLargest(Tensor* tensor,
+                                         absl::Span<const float> gradient) {
+  finder_.Begin();
+  uint64_t elements = 0;
+  whole_.clear();
+  for (const uint32_t id : tensor->blocks) {
+    const auto offset = static_cast<size_t>(blocks_[id].offset);
+    const auto count = static_cast<size_t>(blocks_[id].count);
+    if (AddUp(tensor, offset, count, gradient.data() + offset)) {
+      finder_.Count(tensor->residual.data() + offset, count);
+      elements += count;
+    } else {
+      EncodeWhole(gradient.data() + offset, count, &encoded_[id]);
+      whole_.push_back(id);
+    }
+  }
+  if (elements == 0) return;
+  finder_.Choose(options_.compression.ElementsAt(clock_, elements));
+  const auto for_each = [&](auto visit) {
+    auto whole = whole_.begin();
+    for (const uint32_t id : tensor->blocks) {
+      if (whole != whole_.end() && *whole == id) {
+        ++whole;
+      } else {
+        visit(id, static_cast<size_t>(blocks_[id].offset),
+              static_cast<size_t>(blocks_[id].count));
+      }
+    }
+  };
+  for_each([&](uint32_t, size_t offset, size_t count) {
+    finder_.Collect(tensor->residual.data() + offset, count);
+  });
+  LargestElements largest = finder_.Find();
+  for_each([&](uint32_t id, size_t offset, size_t count) {
+    float* const residual = tensor->residual.data() + offset;
+    chosen_.clear();
+    EncodeLargest(residual, count, &largest, &chosen_, &encoded_[id]);
+    for (const uint32_t i : chosen_) residual[i] = 0;
+    if (tensor->momentum.size() == 0) return;
+    float* const momentum = tensor->momentum.data() + offset;
+    for (const uint32_t i : chosen_) momentum[i] = 0;
+  });
+}
+
+absl::Span<const float> GradientCompressor::residual(uint32_t tensor) const {
+  return tensors_[tensor].residual.span();
+}
+
+}  // namespace syncline::worker

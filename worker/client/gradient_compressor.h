@@ -1,0 +1,131 @@
+#ifndef SYNCLINE_WORKER_CLIENT_GRADIENT_COMPRESSOR_H_
+#define SYNCLINE_WORKER_CLIENT_GRADIENT_COMPRESSOR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
+#include "common/regime/gradient_compression.h"
+#include "common/wire/block_map.h"
+#include "common/wire/compression.h"
+
+namespace syncline::worker {
+
+// Compresses one rank's dense gradients, step by step, and keeps what was lost
+// for the next one (error feedback). A function of the job's seed, the rank,
+// the clock and the gradients, whatever shards there are: the same bits each
+// time.
+//
+//   kInt8      sent = rounded(g + r), r = g + r - sent
+//   kTopK      sent = the largest elements of g + r by tensor, r = the others
+//   kDgc       u = m * u + g, v = v + u; sent = the largest elements of v by
+//              tensor; u and v become 0 where they were sent (momentum factor
+//              masking). Source: Lin et al. 2018, "Deep Gradient Compression"
+//   kTernGrad  sent = g by chance, unbiased; nothing is kept
+//
+// Gradients are of the summed loss. What is kept is of the samples of its step:
+// a step of another number of samples takes it in proportion, as their means
+// would.
+//
+// What stays whole, and out of the residuals: running means, and every block
+// that is not finite, so that the ps finds it and does as the job's policy
+// says. The residuals of such a block stay as they are.
+//
+// A step that no gradient of is applied must not change them either. In a job
+// that may skip steps after they were sent (`may_be_undone`), they are kept as
+// they were until the next step says what has become of this one. A step that
+// is abandoned before anything is sent is no step here.
+//
+// Memory: StateBytes. Thread-compatible.
+class GradientCompressor {
+ public:
+  struct Options {
+    GradientCompression compression;
+    uint64_t seed = 0;
+    uint32_t rank = 0;
+    float momentum = 0;  // kDgc
+    bool may_be_undone = false;
+    // A gradient that is not finite is sent and does not end the job: any
+    // number of blocks may stay whole. For StateBytes alone.
+    bool sends_non_finite = false;
+    std::vector<bool> running_means = {};  // by tensor; empty: none is one
+  };
+
+  // `map`: any of the job's, whatever its shards.
+  GradientCompressor(Options options, const BlockMap& map);
+
+  // Bytes that compression takes of a rank, at most: what is kept from step to
+  // step, one encoded gradient and its copy in messages, and what finds the
+  // largest elements. Some bytes a block are not counted. `tensors` are those
+  // of the map; 0 where `options` compress nothing.
+  static uint64_t StateBytes(const Options& options,
+                             absl::Span<const TensorSize> tensors);
+
+  // Before the first tensor of a step with `samples` > 0. Without effect if
+  // that step is open already: it is sent again, to other shards.
+  void BeginStep(int64_t clock, uint64_t samples);
+  // Of the open step: gradients are multiplied by it; 1 since BeginStep.
+  void SetScale(float scale) { scale_ = scale; }
+  // A repeat within the step changes nothing: it is the same gradient.
+  void Compress(uint32_t tensor, absl::Span<const float> gradient);
+  // Nothing of the step that was begun last was applied anywhere: what is kept
+  // is again what it was before. A repeat has no effect, nor has it where steps
+  // cannot be undone.
+  void Undo();
+  // The encoded block, by id, until its tensor is compressed again.
+  absl::string_view block(uint32_t id) const { return encoded_[id]; }
+  // The clock of the step that was begun last; -1: none.
+  int64_t clock() const { return clock_; }
+
+  // What a tensor's next gradient is added to; of kDgc v. Empty: nothing is
+  // kept. For tests.
+  absl::Span<const float> residual(uint32_t tensor) const;
+
+ private:
+  struct Tensor {
+    std::vector<uint32_t> blocks;
+    bool is_running_mean = false;
+    int64_t clock = -1;  // of the step that it was compressed in last
+    // From step to step, and, where steps may be undone, of the step before.
+    AlignedFloats residual;
+    AlignedFloats momentum;
+    AlignedFloats old_residual;
+    AlignedFloats old_momentum;
+  };
+
+  // Adds `count` elements of a gradient, from `offset` of the tensor on, to
+  // what is kept of them. False, which leaves that as it is: the block stays
+  // whole.
+  bool AddUp(Tensor* tensor, size_t offset, size_t count,
+             const float* gradient);
+  void CompressLargest(Tensor* tensor, absl::Span<const float> gradient);
+  static bool KeepsMomentum(const Options& options) {
+    return options.compression.kind == GradientCompression::Kind::kDgc &&
+           options.momentum > 0;
+  }
+  static bool IsRunningMean(const Options& options, size_t tensor) {
+    return tensor < options.running_means.size() &&
+           options.running_means[tensor];
+  }
+
+  const Options options_;
+  std::vector<Block> blocks_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::string> encoded_;  // by block
+  std::vector<uint32_t> chosen_;
+  std::vector<uint32_t> whole_;  // blocks of the tensor
+  LargestFinder finder_;
+  int64_t clock_ = -1;
+  uint64_t samples_ = 0;  // of that step
+  uint64_t old_samples_ = 0;
+  bool can_undo_ = false;
+  float ratio_ = 1;  // of this step's samples to those of the one before
+  float scale_ = 1;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_CLIENT_GRADIENT_COMPRESSOR_H_

@@ -1,0 +1,32 @@
+#ifndef SYNCLINE_WORKER_JOB_COMPRESSION_OPTIONS_H_
+#define SYNCLINE_WORKER_JOB_COMPRESSION_OPTIONS_H_
+
+#include <cstdint>
+
+#include "common/model/training_graph.h"
+#include "common/regime/regime_schedule.h"
+#include "proto/job_spec.pb.h"
+#include "worker/client/gradient_compressor.h"
+
+namespace syncline::worker {
+
+// How a rank of the job compresses its gradients; kNone where it does not.
+// REQUIRES: `spec` has its defaults; `regimes` are the job's.
+GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
+                                                const RegimeSchedule& regimes,
+                                                uint32_t rank);
+
+// Bytes of the host that compression takes of a rank of the job, at most; 0
+// where the job does not compress. REQUIRES: as above; `training` is the job's.
+uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
+                          const TrainingGraph& training);
+
+// The largest norm of a rank's mean gradient, which is scaled down to it before
+// it is compressed; 0: any. Where workers have the job's momentum they clip as
+// well, each to a share of clip_norm: the sum of N independent gradients has
+// sqrt(N) times the norm of one. Source: Lin et al. 2018, section 3.2.
+double ClipBeforeCompression(const JobSpec& spec, int workers);
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_JOB_COMPRESSION_OPTIONS_H_

@@ -1,0 +1,645 @@
+#include "worker/peers/peer_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/system/log.h"
+#include "common/system/memory_claim.h"
+#include "worker/peers/peer_messages.h"
+
+namespace syncline::worker {
+namespace {
+
+// A model that diverges is not finite in every block of every clock.
+constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
+constexpr uint64_t kSamplesMax = uint64_t{1} << 40;
+// Of gradients that were taken and are on their way: two of the largest
+// buckets.
+constexpr int64_t kBufferedBytesMax = int64_t{2} << 20;
+
+StepReduction::Options ReductionOptions(const PeerExchange::Options& options,
+                                        const PeerLink& link) {
+  StepReduction::Options reduction;
+  reduction.label = link.label();
+  for (uint32_t rank = 0; rank < link.ranks(); ++rank) {
+    reduction.ranks.push_back(link.group().NameOf(rank));
+  }
+  reduction.rank = link.rank();
+  reduction.replicates = options.replicates;
+  reduction.update = options.update;
+  reduction.needs_total_clocks = options.needs_total_clocks;
+  reduction.momenta = options.momenta;
+  return reduction;
+}
+
+uint64_t HashOf(const PeerExchange::Options& options, const BlockMap& map,
+                absl::Span<const Bucket> buckets) {
+  return LayoutHash(
+      map, buckets,
+      absl::StrCat(
+          options.replicates, " ",
+          options.start == nullptr ? 0 : options.start->manifest_crc32c()));
+}
+
+std::optional<PeerExchange::CopyRoom> CopyRoomOf(
+    const PeerExchange::Options& options) {
+  if (!options.checkpoints.has_value()) return std::nullopt;
+  return PeerExchange::CopyRoom{options.checkpoints->copy_bytes};
+}
+
+size_t IndexOf(ReductionStage stage) {
+  return stage == ReductionStage::kTrust ? 1 : 0;
+}
+PeerMessage NormsKind(ReductionStage stage) {
+  return stage == ReductionStage::kTrust ? kTrustNorms : kGradientNorms;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
+    Options options, BlockMap map, DenseTensors tensors,
+    std::shared_ptr<PeerLink> link) {
+  if (map.shard_count() != link->ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        link->label(), ": blocks are placed on ", map.shard_count(),
+        " ranks, the group has ", link->ranks()));
+  }
+  SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(
+      "parameters, optimizer state and gradients of other ranks",
+      static_cast<uint64_t>(
+          MemoryOf(options.update, map, link->rank(), options.replicates,
+                   options.frees_gradients, CopyRoomOf(options))
+              .bytes())));
+  std::vector<Bucket> buckets =
+      MakeBuckets(map, tensors.first_use, options.buckets);
+  auto exchange = std::unique_ptr<PeerExchange>(
+      new PeerExchange(std::move(options), std::move(map), std::move(buckets),
+                       std::move(tensors), std::move(link)));
+  SYNCLINE_RETURN_IF_ERROR(
+      exchange->reduction_.MakeResident(exchange->options_.go_on));
+  exchange->OpenCheckpoints();
+  if (exchange->checkpoints_ != nullptr) {
+    SYNCLINE_RETURN_IF_ERROR(
+        exchange->checkpoints_->MakeResident(exchange->options_.go_on));
+  }
+  return exchange;
+}
+
+PeerExchange::Memory PeerExchange::MemoryOf(
+    const DenseUpdater::Options& update, const BlockMap& map, uint32_t rank,
+    bool replicates, bool frees_gradients,
+    const std::optional<CopyRoom>& checkpoints) {
+  std::vector<size_t> here;
+  std::vector<size_t> owned;
+  for (const Block& block : map.blocks()) {
+    if (block.shard == rank) owned.push_back(static_cast<size_t>(block.count));
+    if (block.shard != rank && !replicates) continue;
+    here.push_back(static_cast<size_t>(block.count));
+  }
+  const bool reduces = replicates || update.rule.clip_norm > 0 ||
+                       update.on_non_finite == OnNonFinite::kSkipStep;
+  const int64_t own = map.shard_elements(rank) * int64_t{sizeof(float)};
+  const int64_t all = map.element_count() * int64_t{sizeof(float)};
+  Memory memory;
+  memory.value_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
+      OptimizerParams(), here, /*with_reduced=*/false));
+  memory.slot_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
+                          update.optimizer, here, /*with_reduced=*/false)) -
+                      memory.value_bytes;
+  memory.gradient_bytes = own * (int64_t{map.shard_count()} - 1) +
+                          (reduces ? own : 0) + (replicates ? all - own : 0);
+  // The own gradients, and those on their way.
+  if (frees_gradients) memory.gradient_bytes += own + kBufferedBytesMax;
+  if (checkpoints.has_value()) {
+    memory.copy_bytes = static_cast<int64_t>(PeerCheckpoints::CopyBytes(
+        update.optimizer, owned, checkpoints->bytes));
+  }
+  return memory;
+}
+
+PeerExchange::PeerExchange(Options options, BlockMap map,
+                           std::vector<Bucket> buckets, DenseTensors tensors,
+                           std::shared_ptr<PeerLink> link)
+    : options_(std::move(options)),
+      tensors_(std::move(tensors)),
+      link_(std::move(link)),
+      label_(link_->label()),
+      reduction_(ReductionOptions(options_, *link_), std::move(map),
+                 std::move(buckets), &tensors_),
+      layout_hash_(HashOf(options_, reduction_.map(), reduction_.buckets())),
+      evaluator_hash_(LayoutHash(reduction_.map(), reduction_.buckets(), "")) {
+  MakeMessages();
+}
+
+void PeerExchange::MakeMessages() {
+  const BlockMap& map = reduction_.map();
+  const uint32_t ranks = link_->ranks();
+  tensor_buckets_.resize(tensors_.values.size());
+  own_offsets_.resize(buckets().size());
+  sum_offsets_.resize(buckets().size());
+  sums_out_.resize(buckets().size());
+  taken_.resize(buckets().size());
+  size_t own = 0;
+  size_t sums = 0;
+  for (uint32_t b = 0; b < buckets().size(); ++b) {
+    const Bucket& bucket = buckets()[b];
+    for (const uint32_t id : bucket.blocks) {
+      std::vector<uint32_t>& of = tensor_buckets_[map.blocks()[id].tensor];
+      if (of.empty() || of.back() != b) of.push_back(b);
+    }
+    if (Owns(b)) {
+      own_offsets_[b] = own;
+      own += AlignedElements(bucket.elements);
+      if (reduction_.replicates()) {
+        sums_out_[b] = AlignedFloats(SumsElements(bucket));
+      }
+    } else if (reduction_.replicates()) {
+      sum_offsets_[b] = sums;
+      sums += SumsElements(bucket) + AlignedElements(bucket.elements);
+    }
+  }
+  sums_ = AlignedFloats(sums);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    const bool is_own = rank == link_->rank();
+    gradients_.emplace_back(is_own && !options_.frees_gradients ? 0 : own);
+    facts_in_.push_back(std::make_unique<FactsMessage>());
+    facts_out_.push_back(std::make_unique<FactsMessage>());
+    for (const auto stage :
+         {ReductionStage::kGradient, ReductionStage::kTrust}) {
+      norms_in_[IndexOf(stage)].emplace_back(reduction_.NormCount(rank, stage));
+    }
+  }
+}
+
+PeerExchange::~PeerExchange() {
+  // Its writer sends messages, and the callbacks of messages use this.
+  if (checkpoints_ != nullptr) {
+    checkpoints_->Close(absl::CancelledError(
+        absl::StrCat(label_, ": its part of the job is over")));
+  }
+  link_->Close();
+}
+
+std::vector<uint32_t> PeerExchange::OtherRanks() const {
+  std::vector<uint32_t> others;
+  for (uint32_t i = 1; i < link_->ranks(); ++i) {
+    others.push_back((link_->rank() + i) % link_->ranks());
+  }
+  return others;
+}
+
+void PeerExchange::Cancel(const absl::Status& reason) { link_->Cancel(reason); }
+
+// --- Messages ---
+
+void PeerExchange::Send(uint32_t to, const PeerTag& tag,
+                        absl::Span<const ConstPeerMemory> pieces) {
+  const bool is_gradient = tag.kind == kGradient;
+  ++sending_;
+  if (is_gradient) ++sending_gradients_;
+  for (const ConstPeerMemory& piece : pieces) {
+    AddCount(options_.telemetry.pushed_bytes, piece.size);
+  }
+  link_->transport().Send(to, tag, pieces, absl::InfiniteFuture(),
+                          [this, is_gradient](const absl::Status& status) {
+                            if (status.ok()) link_->Moved();
+                            if (is_gradient && --sending_gradients_ == 0) {
+                              gradients_left_nanos_ =
+                                  absl::ToUnixNanos(MonotonicNow());
+                            }
+                            --sending_;
+                            ++news_count_;
+                          });
+}
+
+void PeerExchange::SendToAll(const PeerTag& tag,
+                             absl::Span<const ConstPeerMemory> pieces) {
+  for (const uint32_t rank : OtherRanks()) Send(rank, tag, pieces);
+}
+
+void PeerExchange::Receive(uint32_t from, const PeerTag& tag, PeerMemory memory,
+                           News news) {
+  link_->transport().Receive(from, tag, memory, absl::InfiniteFuture(),
+                             [this, news](const absl::Status& status) {
+                               if (status.ok()) Tell(news);
+                             });
+}
+
+void PeerExchange::Tell(News news) {
+  link_->Moved();
+  {
+    MutexLock lock(&mu_);
+    news_.push_back(news);
+  }
+  ++news_count_;
+}
+
+absl::Status PeerExchange::AwaitAll(absl::FunctionRef<bool()> done) {
+  for (;;) {
+    const uint64_t seen = news_count_.load();
+    Pump();
+    SYNCLINE_RETURN_IF_ERROR(link_->status());
+    if (done() && sending_.load() == 0) return absl::OkStatus();
+    if (news_count_.load() != seen) continue;
+    SYNCLINE_RETURN_IF_ERROR(link_->Await(
+        [&] { return news_count_.load() != seen; },
+        [&] {
+          const std::string what = done()
+                                       ? "ranks that take what this one sends"
+                                       : reduction_.MissingText();
+          std::string text = absl::StrCat("clock ", clock_, ", ", what);
+          for (const uint32_t rank : OtherRanks()) {
+            absl::StrAppend(&text, link_->ActivityText(rank));
+          }
+          return text;
+        }));
+  }
+}
+
+// --- A step ---
+
+void PeerExchange::BeginStep(const Step& step) {
+  SYNCLINE_CHECK(!is_open_);
+  is_open_ = true;
+  announced_switch_.reset();
+  step_ = step;
+  clock_ = step.clock;
+  facts_ = {.sample_count = step.sample_count};
+  facts_sent_ = false;
+  unfinished_.assign(buckets().size(), 0);
+  for (const auto& of : tensor_buckets_) {
+    for (const uint32_t b : of) ++unfinished_[b];
+  }
+  sent_.assign(buckets().size(), false);
+  awaited_.assign(buckets().size(), false);
+  std::fill(std::begin(norms_awaited_), std::end(norms_awaited_), false);
+  gradients_left_nanos_ = 0;
+  heard_at_ = absl::InfinitePast();
+  reduction_.Begin(clock_);
+  for (const uint32_t rank : OtherRanks()) ReceiveFacts(rank);
+}
+
+void PeerExchange::PullEarly(absl::Span<RowBatch* const>, int64_t) {}
+
+void PeerExchange::AbandonStep(bool own_values) {
+  SYNCLINE_CHECK(is_open_ && !facts_sent_);
+  facts_ = {.sample_count = 0, .abandoned = true};
+  if (own_values) AddCount(options_.telemetry.non_finite);
+}
+
+void PeerExchange::ReceiveFacts(uint32_t rank) {
+  link_->transport().Receive(
+      rank, TagOf(kFacts, 0),
+      WritableBytesOfAll(absl::MakeSpan(facts_in_[rank].get(), 1)),
+      absl::InfiniteFuture(),
+      [this, rank, clock = clock_](const absl::Status& status) {
+        if (status.ok()) OnFacts(rank, clock);
+      });
+}
+
+// The rank's gradients come meanwhile.
+void PeerExchange::OnFacts(uint32_t rank, int64_t clock) {
+  const FactsMessage& facts = *facts_in_[rank];
+  if (facts.layout_hash != layout_hash_ || facts.number > kSamplesMax ||
+      facts.abandoned > 1) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat(
+        label_, ": ", link_->group().NameOf(rank), " said of clock ", clock,
+        " what cannot be: ", facts.number,
+        " samples; are all daemons of one version?")));
+  }
+  if (facts.number > 0 && facts.abandoned == 0) ReceiveGradients(rank, clock);
+  Tell({.kind = kFacts, .from = rank});
+}
+
+void PeerExchange::ReceiveGradients(uint32_t rank, int64_t clock) {
+  for (uint32_t b = 0; b < buckets().size(); ++b) {
+    if (!Owns(b)) continue;
+    Receive(rank, TagAt(clock, kGradient, b),
+            WritableBytesOfAll(gradients_[rank].span().subspan(
+                own_offsets_[b], buckets()[b].elements)),
+            {.kind = kGradient, .from = rank, .bucket = b});
+  }
+}
+
+void PeerExchange::SendFacts() {
+  if (std::exchange(facts_sent_, true)) return;
+  uint64_t dropped = 0;
+  if (reduction_.drops_blocks()) dropped = reduction_.found();
+  for (const uint32_t rank : OtherRanks()) {
+    *facts_out_[rank] = {
+        .layout_hash = layout_hash_,
+        .number = facts_.sample_count,
+        .abandoned = facts_.abandoned ? 1u : 0u,
+        .dropped = dropped,
+        .checkpoint_cut = link_->rank() == 0 ? CheckpointCut() : 0};
+    if (const auto change = SwitchBehindStep();
+        link_->rank() == 0 && change.has_value()) {
+      facts_out_[rank]->switch_cut = change->cut_id;
+      facts_out_[rank]->switch_to = 1 + static_cast<uint64_t>(change->strategy);
+    }
+    Send(rank, TagOf(kFacts, 0),
+         {BytesOfAll(absl::MakeConstSpan(facts_out_[rank].get(), 1))});
+  }
+  reduction_.OnFacts(link_->rank(), facts_);
+}
+
+void PeerExchange::OnGradientReady(uint32_t tensor) {
+  SYNCLINE_CHECK(is_open_ && facts_.sample_count > 0);
+  SendFacts();
+  if (options_.frees_gradients) TakeGradient(tensor);
+  for (const uint32_t b : tensor_buckets_[tensor]) {
+    if (--unfinished_[b] == 0) SendGradient(b);
+  }
+  if (options_.frees_gradients) AwaitRoom();
+  Pump();
+}
+
+void PeerExchange::TakeGradient(uint32_t tensor) {
+  const absl::Span<const float> gradient = tensors_.gradient_of(tensor);
+  for (const uint32_t b : tensor_buckets_[tensor]) {
+    const Bucket& bucket = buckets()[b];
+    if (!Owns(b) && taken_[b].size() == 0) {
+      taken_[b] = TakeBuffer(bucket.elements);
+    }
+    float* const to = Owns(b)
+                          ? gradients_[link_->rank()].data() + own_offsets_[b]
+                          : taken_[b].data();
+    for (size_t i = 0; i < bucket.blocks.size(); ++i) {
+      const Block& block = reduction_.map().blocks()[bucket.blocks[i]];
+      if (block.tensor != tensor) continue;
+      std::copy_n(gradient.data() + block.offset,
+                  static_cast<size_t>(block.count), to + bucket.offsets[i]);
+    }
+  }
+}
+
+AlignedFloats PeerExchange::TakeBuffer(size_t elements) {
+  MutexLock lock(&mu_);
+  for (AlignedFloats& buffer : free_buffers_) {
+    if (buffer.size() < elements) continue;
+    AlignedFloats taken = std::move(buffer);
+    buffer = std::move(free_buffers_.back());
+    free_buffers_.pop_back();
+    return taken;
+  }
+  // One that is too small would never be used again.
+  if (!free_buffers_.empty()) free_buffers_.pop_back();
+  return AlignedFloats(elements);
+}
+
+void PeerExchange::AwaitRoom() {
+  // An error is Wait's to return.
+  link_
+      ->Await([this] { return buffered_bytes_.load() <= kBufferedBytesMax; },
+              [this] {
+                return absl::StrCat("clock ", clock_,
+                                    ", ranks that take this one's gradients");
+              })
+      .IgnoreError();
+}
+
+void PeerExchange::SendBuffer(uint32_t to, const PeerTag& tag,
+                              AlignedFloats buffer, size_t elements) {
+  const auto bytes = static_cast<int64_t>(elements * sizeof(float));
+  ++sending_;
+  ++sending_gradients_;
+  buffered_bytes_ += bytes;
+  AddCount(options_.telemetry.pushed_bytes, static_cast<uint64_t>(bytes));
+  const ConstPeerMemory piece =
+      BytesOfAll(absl::Span<const float>(buffer.data(), elements));
+  link_->transport().Send(to, tag, {piece}, absl::InfiniteFuture(),
+                          [this, bytes, buffer = std::move(buffer)](
+                              const absl::Status& status) mutable {
+                            if (status.ok()) link_->Moved();
+                            {
+                              MutexLock lock(&mu_);
+                              free_buffers_.push_back(std::move(buffer));
+                            }
+                            buffered_bytes_ -= bytes;
+                            if (--sending_gradients_ == 0) {
+                              gradients_left_nanos_ =
+                                  absl::ToUnixNanos(MonotonicNow());
+                            }
+                            --sending_;
+                            ++news_count_;
+                          });
+}
+
+void PeerExchange::SendGradient(uint32_t bucket) {
+  sent_[bucket] = true;
+  if (options_.frees_gradients) {
+    if (!Owns(bucket)) {
+      return SendBuffer(buckets()[bucket].owner, TagOf(kGradient, bucket),
+                        std::exchange(taken_[bucket], AlignedFloats()),
+                        buckets()[bucket].elements);
+    }
+    return reduction_.OnGradient(
+        link_->rank(), bucket,
+        std::make_shared<FloatPayload>(gradients_[link_->rank()].data() +
+                                       own_offsets_[bucket]));
+  }
+  if (Owns(bucket)) return reduction_.OnOwnGradient(bucket);
+  std::vector<absl::Span<const float>> pieces;
+  for (const uint32_t id : buckets()[bucket].blocks) {
+    const Block& block = reduction_.map().blocks()[id];
+    pieces.push_back(tensors_.gradients[block.tensor].subspan(
+        static_cast<size_t>(block.offset), static_cast<size_t>(block.count)));
+  }
+  Send(buckets()[bucket].owner, TagOf(kGradient, bucket), Merged(pieces));
+}
+
+void PeerExchange::EndBackward(absl::Span<RowBatch* const>) {
+  SYNCLINE_CHECK(is_open_);
+  SendFacts();
+  // Without a gradient no value is read any more.
+  if (facts_.sample_count == 0) sent_.assign(sent_.size(), true);
+  Pump();
+}
+
+absl::Status PeerExchange::Wait() {
+  SYNCLINE_CHECK(is_open_ && facts_sent_);
+  const absl::Time begin = MonotonicNow();
+  absl::Status status = AwaitAll([this] { return reduction_.done(); });
+  if (status.ok() && reduction_.drops_blocks()) {
+    // Others' as of the step's beginning.
+    dropped_ = reduction_.found();
+    for (const uint32_t rank : OtherRanks()) {
+      dropped_ += facts_in_[rank]->dropped;
+    }
+  }
+  if (const uint64_t cut = CheckpointCut(); status.ok() && cut != 0) {
+    WriteCheckpoint(cut);
+  }
+  if (status.ok()) {
+    status =
+        step_.finished ? EndTogether(clock_ + 1) : ServeEvaluator(clock_ + 1);
+  }
+  SumUpLeftOut();
+  const absl::Time end = MonotonicNow();
+  const absl::Time left =
+      std::clamp(absl::FromUnixNanos(gradients_left_nanos_.load()), begin, end);
+  const absl::Time heard = std::clamp(heard_at_, left, end);
+  wait_times_ = {left - begin, heard - left, end - heard};
+  if (status.ok()) announced_switch_ = SwitchBehindStep();
+  is_open_ = false;
+  finished_ = status.ok() && step_.finished;
+  ++clock_;
+  return status;
+}
+
+void PeerExchange::Pump() {
+  std::vector<News> news;
+  {
+    MutexLock lock(&mu_);
+    news.swap(news_);
+  }
+  for (const News& of : news) Take(of);
+  do {
+    ReceiveNorms();
+    ReceiveResults();
+    const auto out = reduction_.Next();
+    WarnOfFound();
+    if (!out.has_value()) break;
+    SendOut(*out);
+  } while (true);
+  ReceiveNorms();
+  ReceiveResults();
+  if (!reduction_.status().ok()) Fail(reduction_.status());
+}
+
+void PeerExchange::Take(const News& news) {
+  const uint32_t b = news.bucket;
+  switch (news.kind) {
+    case kFacts: {
+      const FactsMessage& facts = *facts_in_[news.from];
+      reduction_.OnFacts(news.from, {.sample_count = facts.number,
+                                     .abandoned = facts.abandoned != 0});
+      heard_at_ = MonotonicNow();
+      return;
+    }
+    case kGradient:
+      AddCount(options_.telemetry.pulled_bytes,
+               buckets()[b].elements * sizeof(float));
+      reduction_.OnGradient(
+          news.from, b,
+          std::make_shared<FloatPayload>(gradients_[news.from].data() +
+                                         own_offsets_[b]));
+      heard_at_ = MonotonicNow();
+      return;
+    case kGradientNorms:
+    case kTrustNorms: {
+      const auto stage = news.kind == kTrustNorms ? ReductionStage::kTrust
+                                                  : ReductionStage::kGradient;
+      reduction_.OnNorms(news.from, stage,
+                         norms_in_[IndexOf(stage)][news.from]);
+      heard_at_ = MonotonicNow();
+      return;
+    }
+    case kResult: {
+      AddCount(options_.telemetry.pulled_bytes,
+               buckets()[b].elements * sizeof(float));
+      if (!reduction_.replicates()) return reduction_.OnValues(b);
+      const absl::Status taken = TakeSum(b);
+      if (!taken.ok()) Fail(taken);
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+absl::Status PeerExchange::TakeSum(uint32_t bucket) {
+  const Bucket& of = buckets()[bucket];
+  const float* const begin = sums_.data() + sum_offsets_[bucket];
+  std::vector<StepReduction::BlockSum> sums(of.blocks.size());
+  std::memcpy(static_cast<void*>(sums.data()), begin,
+              sums.size() * sizeof(sums[0]));
+  return reduction_.OnSum(
+      bucket, sums, std::make_shared<FloatPayload>(begin + SumsElements(of)));
+}
+
+void PeerExchange::ReceiveNorms() {
+  const std::optional<ReductionStage> stage = reduction_.awaited_norms();
+  if (!stage.has_value()) return;
+  if (std::exchange(norms_awaited_[IndexOf(*stage)], true)) return;
+  for (const uint32_t rank : OtherRanks()) {
+    std::vector<double>& norms = norms_in_[IndexOf(*stage)][rank];
+    if (norms.empty()) continue;
+    Receive(rank, TagOf(NormsKind(*stage), 0),
+            WritableBytesOfAll(absl::MakeSpan(norms)),
+            {.kind = NormsKind(*stage), .from = rank});
+  }
+}
+
+void PeerExchange::ReceiveResults() {
+  if (!is_open_ || !reduction_.expects_results()) return;
+  for (uint32_t b = 0; b < buckets().size(); ++b) {
+    if (Owns(b) || !sent_[b] || awaited_[b]) continue;
+    awaited_[b] = true;
+    if (!reduction_.replicates()) {
+      ReceiveValues(b, kResult);
+      continue;
+    }
+    Receive(buckets()[b].owner, TagOf(kResult, b),
+            WritableBytesOfAll(sums_.span().subspan(
+                sum_offsets_[b],
+                SumsElements(buckets()[b]) + buckets()[b].elements)),
+            {.kind = kResult, .bucket = b});
+  }
+}
+
+void PeerExchange::ReceiveValues(uint32_t bucket, PeerMessage kind) {
+  const uint32_t from = kind == kInit ? 0 : buckets()[bucket].owner;
+  link_->transport().ReceivePieces(
+      from, TagOf(kind, bucket), buckets()[bucket].elements * sizeof(float),
+      absl::InfiniteFuture(),
+      [this, bucket](size_t offset, absl::Span<const uint8_t> bytes) {
+        StoreValues(reduction_.map(), buckets()[bucket], tensors_, offset,
+                    bytes);
+      },
+      [this, bucket, kind](const absl::Status& status) {
+        if (status.ok()) Tell({.kind = kind, .bucket = bucket});
+      });
+}
+
+void PeerExchange::SendOut(const StepReduction::Outgoing& out) {
+  using Kind = StepReduction::Outgoing::Kind;
+  if (out.kind == Kind::kNorms) {
+    std::vector<double>& norms = norms_out_[IndexOf(out.stage)];
+    norms = reduction_.OwnNorms(out.stage);
+    return SendToAll(TagOf(NormsKind(out.stage), 0),
+                     {BytesOfAll(absl::MakeConstSpan(norms))});
+  }
+  std::vector<ConstPeerMemory> pieces;
+  if (out.kind == Kind::kSum) {
+    const std::vector<StepReduction::BlockSum> sums =
+        reduction_.SumsOf(out.bucket);
+    AlignedFloats& head = sums_out_[out.bucket];
+    std::memcpy(head.data(), sums.data(), sums.size() * sizeof(sums[0]));
+    pieces.push_back(
+        BytesOfAll(absl::Span<const float>(head.data(), head.size())));
+  }
+  for (const ConstPeerMemory& piece :
+       Merged(reduction_.PayloadOf(out.bucket))) {
+    pieces.push_back(piece);
+  }
+  SendToAll(TagOf(kResult, out.bucket), pieces);
+}
+
+void PeerExchange::WarnOfFound() {
+  if (reduction_.found() == found_told_) return;
+  found_told_ = reduction_.found();
+  const absl::Time now = MonotonicNow();
+  if (now < next_warning_) return;
+  next_warning_ = now + kWarningPeriod;
+  LogWarning(reduction_.status().ok() ? "a gradient is not applied"
+                                      : "the job fails")
+      .Status(reduction_.last_found());
+}
+
+}  // namespace syncline::worker

@@ -1,0 +1,333 @@
+#ifndef SYNCLINE_WORKER_PEERS_PEER_EXCHANGE_H_
+#define SYNCLINE_WORKER_PEERS_PEER_EXCHANGE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/mutex.h"
+#include "common/update/dense_updater.h"
+#include "worker/client/transport/client_telemetry.h"
+#include "worker/exchange/dense_tensors.h"
+#include "worker/exchange/parameter_exchange.h"
+#include "worker/peers/block_owners.h"
+#include "worker/peers/peer_checkpoints.h"
+#include "worker/peers/peer_link.h"
+#include "worker/peers/peer_messages.h"
+#include "worker/peers/start_files.h"
+#include "worker/peers/step_reduction.h"
+
+namespace syncline::worker {
+
+// The exchange of a rank of a SYNC job without ps: the ranks reduce gradients
+// among themselves (StepReduction), over a PeerTransport.
+//
+//   facts: samples, abandoned          ─> every rank   with the first gradient
+//   gradients of a bucket              ─> its owner    while backward runs
+//   norms of an owner's blocks         ─> every rank   where the job needs them
+//   sums (ALL_REDUCE) or values of it  ─> every rank   needed first goes first
+//
+// All decisions and all arithmetic are made by the thread that calls, within
+// OnGradientReady, EndBackward and Wait, as messages come; between these calls
+// the transport moves bytes. So a rank needs no thread besides the transport's.
+//
+// A cut is where this rank is: in SYNC all ranks have made the same steps, and
+// each has all values. So nobody is held, and ranks that wait for one that
+// evaluates go by its activity. Where the job has an evaluator, the chief gives
+// it the values at the cuts that it asks for (EvaluatorExchange), and goes on
+// when it has them.
+//
+// Checkpoints. The chief says in its facts that one is to be made behind the
+// step. Then each rank writes the blocks that it owns (PeerCheckpoints) and
+// tells the chief what has become of them, which writes the manifest. A job
+// that starts from a checkpoint reads all of it at each rank (StartFiles) in
+// place of the chief's initial values.
+//
+// Memory, besides the executor's, of P parameters and n ranks: the state of
+// StepReduction (of all blocks, or P / n of them), the gradients of the other
+// ranks for the own blocks, (n - 1) P / n, and, with replicated state, the sums
+// of all blocks, P.
+class PeerExchange : public ParameterExchange {
+ public:
+  struct Options {
+    bool replicates = false;  // ALL_REDUCE; else SHARDED
+    // Gradients are taken out of the executor's memory as soon as they are
+    // ready (DenseTensors.gradient_of): SHARDED from stage 2 on.
+    bool frees_gradients = false;
+    DenseUpdater::Options update = {};
+    bool needs_total_clocks = false;
+    std::vector<std::optional<float>> momenta = {};  // by tensor
+    BucketSizes buckets = {};
+    ClientTelemetry telemetry = {};
+    // Of the job; label and ranks are filled in. None: it makes none.
+    std::optional<PeerCheckpoints::Options> checkpoints = {};
+    // What the job begins with. Null: the chief's initial values.
+    std::shared_ptr<const StartFiles> start = nullptr;
+    // Takes the memory of the state; an error ends that. May be null.
+    GoOnCheck go_on = nullptr;
+  };
+
+  // `map` is OwnedBlocks of `tensors`. Takes all memory. Errors:
+  // InvalidArgument: a map for another number of ranks; ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<PeerExchange>> Create(
+      Options options, BlockMap map, DenseTensors tensors,
+      std::shared_ptr<PeerLink> link);
+  // Ends the group.
+  ~PeerExchange() override;
+
+  // Of one rank, besides the executor's: state, and memory of messages.
+  struct Memory {
+    int64_t value_bytes = 0;     // that it updates
+    int64_t slot_bytes = 0;      // of the optimizer
+    int64_t gradient_bytes = 0;  // of other ranks, and sums
+    int64_t copy_bytes = 0;      // for checkpoints
+
+    int64_t bytes() const {
+      return value_bytes + slot_bytes + gradient_bytes + copy_bytes;
+    }
+  };
+  // `checkpoints`: the job makes some, with this much room for copies.
+  struct CopyRoom {
+    std::optional<uint64_t> bytes = {};  // unset: for all
+  };
+  static Memory MemoryOf(const DenseUpdater::Options& update,
+                         const BlockMap& map, uint32_t rank, bool replicates,
+                         bool frees_gradients,
+                         const std::optional<CopyRoom>& checkpoints);
+
+  void Cancel(const absl::Status& reason) override;
+  absl::Status Init(int64_t total_clocks) override;
+  absl::Status Pull(int64_t clock) override;
+  absl::Status PullRows(int64_t clock, uint64_t cut_id,
+                        absl::Span<RowBatch* const> rows) override;
+  absl::Status ReportActivity(int64_t clock, absl::string_view what,
+                              uint64_t done, uint64_t total) override;
+  absl::StatusOr<std::vector<int64_t>> BeginCut(const Cut& cut) override;
+  absl::Status PullCut(uint64_t cut_id, int64_t clock) override;
+  absl::Status ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
+                         int64_t clock, RowSink sink) override;
+  absl::Status EndCut(uint64_t cut_id, int64_t clock) override;
+  absl::Status AwaitCut(uint64_t cut_id, int64_t clock) override;
+  std::unique_ptr<CheckpointWriting> OpenCheckpoint(uint64_t cut_id) override;
+  void BeginStep(const Step& step) override;
+  void PullEarly(absl::Span<RowBatch* const> next_rows,
+                 int64_t min_clock) override;
+  void AbandonStep(bool own_values) override;
+  absl::Status Leave(int64_t clock) override;
+  bool step_abandoned() const override { return facts_.abandoned; }
+  bool was_skipped(int64_t clock) const override {
+    return reduction_.skipped_through() == clock + 1;
+  }
+  void OnGradientReady(uint32_t tensor) override;
+  void EndBackward(absl::Span<RowBatch* const> next_rows) override;
+  absl::Status Wait() override;
+  WaitTimes wait_times() const override { return wait_times_; }
+
+  std::optional<LeftOut> left_out() const override;
+
+  // --- Where the strategy changes, between two steps (peer_exchange_switch.cc)
+
+  // What the chief has announced for the clock of the next step.
+  struct AnnouncedSwitch {
+    uint64_t cut_id = 0;
+    TrainingRegime::Strategy strategy = TrainingRegime::Strategy::kAllReduce;
+  };
+  const std::optional<AnnouncedSwitch>& announced_switch() const {
+    return announced_switch_;
+  }
+  bool has_regime_news() const override {
+    return announced_switch_.has_value();
+  }
+  // The values and the optimizer's state that this rank has, and what goes with
+  // them: `non_finite` is what this rank has found, and at the chief what was
+  // found before.
+  const StepReduction& reduction() const { return reduction_; }
+  ShardStateHeader StateHeader() const;
+  const std::shared_ptr<PeerLink>& link() const { return link_; }
+
+  // In place of Init and Pull, where another exchange has trained before: the
+  // pieces, then the rest. RestorePiece may run on several threads, for
+  // different blocks; with `into_tensors` values go into the tensors, too.
+  void RestorePiece(uint32_t block, uint32_t array, absl::string_view floats,
+                    int64_t updates, bool into_tensors);
+  // `header`: the job's, in which non_finite is of all ranks.
+  void BeginWith(const ShardStateHeader& header, int64_t clock);
+  // The state that `before` has here, of the same ranks and blocks. Where each
+  // block's state is at one rank there, and at all ranks here, every rank calls
+  // it at the same time, and the owners send theirs. Errors: PeerLink::Await's.
+  absl::Status RestoreFrom(const PeerExchange& before, int64_t clock);
+
+ private:
+  // What a callback has to tell the thread that calls.
+  struct News {
+    PeerMessage kind = kFacts;
+    uint32_t from = 0;
+    uint32_t bucket = 0;
+  };
+  PeerExchange(Options options, BlockMap map, std::vector<Bucket> buckets,
+               DenseTensors tensors, std::shared_ptr<PeerLink> link);
+  void MakeMessages();
+  bool Owns(uint32_t bucket) const {
+    return buckets()[bucket].owner == link_->rank();
+  }
+  const std::vector<Bucket>& buckets() const { return reduction_.buckets(); }
+  std::vector<uint32_t> OtherRanks() const;
+
+  PeerTag TagOf(PeerMessage kind, uint32_t item) const {
+    return TagAt(clock_, kind, item);
+  }
+  static PeerTag TagAt(int64_t clock, PeerMessage kind, uint32_t item) {
+    return {.clock = clock, .kind = kind, .item = item};
+  }
+  // The pieces stay until `Wait` returns.
+  void Send(uint32_t to, const PeerTag& tag,
+            absl::Span<const ConstPeerMemory> pieces);
+  // The same, of memory that is kept for the next bucket then.
+  void SendBuffer(uint32_t to, const PeerTag& tag, AlignedFloats buffer,
+                  size_t elements);
+  void SendToAll(const PeerTag& tag, absl::Span<const ConstPeerMemory> pieces);
+  void Receive(uint32_t from, const PeerTag& tag, PeerMemory memory, News news);
+  void Tell(News news) ABSL_LOCKS_EXCLUDED(mu_);
+
+  void SendFacts();
+  void ReceiveFacts(uint32_t rank);
+  // On the transport's thread, as ReceiveGradients: `clock` is the step's.
+  void OnFacts(uint32_t rank, int64_t clock);
+  void ReceiveGradients(uint32_t rank, int64_t clock);
+  void SendGradient(uint32_t bucket);
+  // With frees_gradients: the tensor's gradient into the messages of its
+  // buckets.
+  void TakeGradient(uint32_t tensor);
+  AlignedFloats TakeBuffer(size_t elements) ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits while too many gradients are on their way.
+  void AwaitRoom();
+  // Of the buckets that this rank is done with and the others answer.
+  void ReceiveResults();
+  void ReceiveNorms();
+  void ReceiveValues(uint32_t bucket, PeerMessage kind);
+  void SendOut(const StepReduction::Outgoing& out);
+  // Takes what has come, does what can be done, sends what is to be sent.
+  void Pump() ABSL_LOCKS_EXCLUDED(mu_);
+  void Take(const News& news);
+  absl::Status TakeSum(uint32_t bucket);
+  void WarnOfFound();
+  // Until Pump has made done() true and nothing of this rank is on its way.
+  absl::Status AwaitAll(absl::FunctionRef<bool()> done);
+  // All steps before `clock`, the job's last, are made.
+  absl::Status EndTogether(int64_t clock);
+  void OpenCheckpoints();
+  // The cut of the checkpoint behind the open step; 0: none.
+  uint64_t CheckpointCut() const;
+  // RestoreFrom's, from the owners of blocks.
+  absl::Status GatherSlots(int64_t clock);
+  // The change of the strategy behind the open step.
+  std::optional<AnnouncedSwitch> SwitchBehindStep() const;
+  // The state behind the last step, without what a writer knows.
+  ShardStateHeader HeaderAt(int64_t clock, bool finished) const;
+  // After the step: this rank's part, and at the chief the others'.
+  void WriteCheckpoint(uint64_t cut_id);
+  void ReceivePart(uint32_t rank, uint64_t cut_id);
+  // Once for each clock; what comes later is left out.
+  void SendPart(const absl::StatusOr<CheckpointWriting::Part>& part,
+                int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
+  // Until the chief knows what has become of this rank's part. A disk that
+  // stands still fails the checkpoint and not the job: the part is given up.
+  absl::Status AwaitPartSent();
+  void GiveUpParts(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes the state that the job begins with.
+  absl::Status LoadStart();
+  // The chief's: gives the evaluator the values before step `clock`, if it
+  // wants them, and waits until it has them. Else says now and then that the
+  // job goes on, since the evaluator hears nothing of steps.
+  absl::Status ServeEvaluator(int64_t clock);
+  void SumUpLeftOut() ABSL_LOCKS_EXCLUDED(mu_);
+  void Fail(const absl::Status& status) { link_->Cancel(status); }
+
+  const Options options_;
+  const DenseTensors tensors_;
+  const std::shared_ptr<PeerLink> link_;
+  const std::string label_;
+  StepReduction reduction_;
+  const uint64_t layout_hash_;     // all ranks have the same
+  const uint64_t evaluator_hash_;  // and the evaluator
+  std::vector<std::vector<uint32_t>> tensor_buckets_;  // by tensor
+  // Where payloads of the own buckets come, by rank; in a rank's memory a
+  // bucket is at its offset.
+  std::vector<AlignedFloats> gradients_;
+  std::vector<size_t> own_offsets_;  // by bucket
+  // With frees_gradients, by bucket of another rank: what has been taken of it.
+  std::vector<AlignedFloats> taken_;
+  // Replicated: BlockSums and sums of the other buckets.
+  AlignedFloats sums_;
+  std::vector<size_t> sum_offsets_;  // by bucket
+  std::vector<std::unique_ptr<FactsMessage>> facts_in_, facts_out_;  // by rank
+  std::vector<std::vector<double>> norms_in_[2];  // by stage, by rank
+  std::vector<double> norms_out_[2];
+  std::vector<AlignedFloats> sums_out_;  // by own bucket: its BlockSums
+
+  // The thread's that calls.
+  bool is_open_ = false;
+  bool finished_ = false;  // after the last step nobody waits for this rank
+  Step step_;
+  StepFacts facts_;
+  bool facts_sent_ = false;
+  int64_t clock_ = 0;                 // of the open step, or the next one
+  std::vector<uint32_t> unfinished_;  // by bucket: tensors to come
+  std::vector<bool> sent_;            // by bucket
+  std::vector<bool> awaited_;         // by bucket: its result is
+  bool norms_awaited_[2] = {false, false};
+  struct AnnouncedCut {
+    int64_t clock = 0;
+    CutUse use = CutUse::kEvaluation;
+    TrainingRegime::Strategy strategy = {};  // kRegime
+  };
+  std::map<uint64_t, AnnouncedCut> cuts_;
+  std::optional<AnnouncedSwitch> announced_switch_;  // behind the last step
+  int64_t total_clocks_ = 0;
+  // Found by an attempt before this one, by all ranks.
+  uint64_t found_before_ = 0;
+  // Of the latest checkpoint; the chief's.
+  uint64_t parts_cut_ = 0;
+  // The next clock whose values the evaluator wants; -1: none. The chief's.
+  int64_t evaluator_clock_ = -1;
+  FactsMessage evaluator_head_;
+  FactsMessage evaluator_read_;
+  absl::Time evaluator_told_ = absl::InfinitePast();
+  std::shared_ptr<PartsOfRanks> parts_;
+  WaitTimes wait_times_;
+  absl::Time heard_at_ = absl::InfinitePast();  // the last that was waited for
+  absl::Time next_warning_ = absl::InfinitePast();
+  uint64_t found_told_ = 0;
+  uint64_t dropped_ = 0;  // blocks, of all ranks, as far as this one knows
+
+  std::atomic<uint64_t> news_count_{0};
+  std::atomic<int64_t> sending_{0};  // messages
+  std::atomic<int64_t> sending_gradients_{0};
+  std::atomic<int64_t> buffered_bytes_{0};  // in messages of SendBuffer
+  std::atomic<int64_t> gradients_left_nanos_{0};
+  mutable Mutex mu_;
+  std::vector<News> news_ ABSL_GUARDED_BY(mu_);
+  LeftOut left_out_ ABSL_GUARDED_BY(mu_);
+  std::vector<AlignedFloats> free_buffers_ ABSL_GUARDED_BY(mu_);
+  // The clocks of cuts whose part of this rank the chief has not been sent.
+  std::set<int64_t> unsent_parts_ ABSL_GUARDED_BY(mu_);
+  // These, and those on their way.
+  std::atomic<int> parts_to_tell_{0};
+  std::unique_ptr<PeerCheckpoints> checkpoints_;  // null: the job makes none
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_PEERS_PEER_EXCHANGE_H_

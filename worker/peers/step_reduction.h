@@ -1,0 +1,267 @@
+#ifndef SYNCLINE_WORKER_PEERS_STEP_REDUCTION_H_
+#define SYNCLINE_WORKER_PEERS_STEP_REDUCTION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/update/dense_updater.h"
+#include "common/update/float_source.h"
+#include "common/update/reduction_round.h"
+#include "common/wire/block_map.h"
+#include "worker/exchange/dense_tensors.h"
+#include "worker/peers/block_owners.h"
+
+namespace syncline::worker {
+
+// What every rank tells every other one of its step.
+struct StepFacts {
+  uint64_t sample_count = 0;  // 0: it has no gradient
+  bool abandoned = false;     // because its loss is not finite
+};
+
+// One rank's part in the SYNC steps of a job without ps: reduces the blocks
+// that it owns in the order of ranks, and updates parameters, with the bits of
+// a ps (DenseUpdater). It knows no messages: what arrives is told to it, and
+// Next says what is to be sent.
+//
+//   Begin -> facts of all ranks -> gradients of the own buckets
+//   replicated state (ALL_REDUCE):
+//     owner: the sum of its bucket -> kSum to all others
+//     every rank: each bucket's sum is applied; where the job needs norms over
+//     all blocks, when all sums are there, with which the norms came
+//   else (SHARDED):
+//     owner: norms of its blocks -> kNorms to all others, where the job needs
+//     some; when all owners' are there, the bucket is applied -> kValues
+//
+// Policies for values that are not finite, norms and their order are those of a
+// ps's clock (server/consistency/sync_clock.h).
+//
+// Pure: no clock, thread or socket. Thread-compatible. The values of a tensor
+// are written only after the gradients of all ranks for the block have come,
+// this rank's included.
+class StepReduction {
+ public:
+  struct Options {
+    std::string label;               // of the job and this rank, for messages
+    std::vector<std::string> ranks;  // names, for messages
+    uint32_t rank = 0;
+    bool replicates = false;  // every rank has all state
+    DenseUpdater::Options update = {};
+    // The schedule of the learning rate lacks its end.
+    bool needs_total_clocks = false;
+    std::vector<std::optional<float>> momenta = {};  // by tensor
+  };
+  // A message that is to be sent to all other ranks.
+  struct Outgoing {
+    enum class Kind { kNorms, kSum, kValues };
+    Kind kind = Kind::kValues;
+    ReductionStage stage = ReductionStage::kGradient;  // of kNorms
+    uint32_t bucket = 0;                               // of the others
+  };
+  // Goes with the sum of a block.
+  struct BlockSum {
+    uint64_t sample_count = 0;  // in it; 0: no gradient was left
+    double squared_norm = 0;    // where the job needs it
+  };
+
+  // `map`: owners are shards. `tensors` outlives this. Takes all memory.
+  StepReduction(Options options, BlockMap map, std::vector<Bucket> buckets,
+                const DenseTensors* tensors);
+
+  // The tensors have the job's initial values.
+  void Init(int64_t total_clocks);
+  // Calls `before` with a block's index in updater() before its state changes
+  // in a step. May be null.
+  void OnChange(std::function<void(uint32_t local)> before) {
+    before_change_ = std::move(before);
+  }
+
+  // --- In place of Init, for a state that was saved between two steps ---
+
+  void SetTotalClocks(int64_t total_clocks);
+  // Elements of a block's array from `first` on, of any rank's block; the state
+  // of blocks that this rank does not update is left out.
+  void Restore(uint32_t block, uint32_t array, size_t first,
+               absl::string_view floats);
+  void RestoreUpdates(uint32_t block, int64_t updates);
+  // Where Restore would put it. REQUIRES: this rank updates the block.
+  absl::Span<float> MutableArray(uint32_t block, int array) {
+    return updater_.mutable_array(local_[block], array);
+  }
+  void RestoreSkipped(uint64_t skipped_clocks, int64_t skipped_through) {
+    skipped_clocks_ = skipped_clocks;
+    skipped_through_ = skipped_through;
+  }
+
+  // --- One step ---
+
+  // REQUIRES: done(), or the first.
+  void Begin(int64_t clock);
+  // Once for each rank, this one included, before its gradients.
+  void OnFacts(uint32_t rank, const StepFacts& facts);
+  // This rank's gradients of a bucket that it owns, where they lie.
+  void OnOwnGradient(uint32_t bucket);
+  // Those of another rank: the payload of such a bucket.
+  void OnGradient(uint32_t rank, uint32_t bucket,
+                  std::shared_ptr<const FloatSource> payload);
+  // NormCount(rank, stage) numbers.
+  void OnNorms(uint32_t rank, ReductionStage stage,
+               absl::Span<const double> norms);
+  // Replicated: the sum of a bucket of another rank. Errors: InvalidArgument:
+  // more samples than there are.
+  absl::Status OnSum(uint32_t bucket, absl::Span<const BlockSum> blocks,
+                     std::shared_ptr<const FloatSource> payload);
+  // Else: such a bucket's values have been written to the tensors.
+  void OnValues(uint32_t bucket);
+
+  // Does the next piece of work. None: there is nothing to do, or to send, as
+  // long as nothing more is heard.
+  std::optional<Outgoing> Next();
+  bool done() const;
+  // Nothing can go on: a gradient is not finite, and the job fails then.
+  const absl::Status& status() const { return status_; }
+
+  bool has_all_facts() const { return facts_left_ == 0; }
+  bool has_gradient(uint32_t rank) const {
+    return facts_[rank].has_value() && facts_[rank]->sample_count > 0;
+  }
+  // Of the open step: the norms of the other owners that come for sure.
+  std::optional<ReductionStage> awaited_norms() const;
+  // The other ranks' buckets come for sure.
+  bool expects_results() const;
+
+  // --- What is sent ---
+
+  size_t NormCount(uint32_t rank, ReductionStage stage) const {
+    return map_.shard_blocks(rank).size() * NormsPerBlock(stage);
+  }
+  std::vector<double> OwnNorms(ReductionStage stage) const;
+  std::vector<BlockSum> SumsOf(uint32_t bucket) const;
+  // The payload of kSum or kValues. It stays as it is until the next step.
+  std::vector<absl::Span<const float>> PayloadOf(uint32_t bucket) const;
+
+  // --- Of all steps ---
+
+  // "the gradient of rank 1 (worker:1 at ...)": why the step is not done.
+  std::string MissingText() const;
+  // The clocks of which nothing was applied, because a value was not finite.
+  uint64_t skipped_clocks() const { return skipped_clocks_; }
+  // 1 + the latest of them; 0: none.
+  int64_t skipped_through() const { return skipped_through_; }
+  // Gradients of this rank's blocks that were not finite, by their rank, and
+  // all that was found, sums over all ranks too.
+  uint64_t found_of(uint32_t rank) const { return found_[rank]; }
+  uint64_t found() const { return found_total_; }
+  // What was found last, in words; OK: nothing.
+  const absl::Status& last_found() const { return last_found_; }
+  // Steps that ranks left out while others' were applied.
+  uint64_t left_out() const { return left_out_; }
+  bool drops_blocks() const {
+    return options_.update.on_non_finite == OnNonFinite::kDropBlock;
+  }
+  bool replicates() const { return options_.replicates; }
+  const BlockMap& map() const { return map_; }
+  // The state of the blocks that this rank updates.
+  const DenseUpdater& updater() const { return updater_; }
+  // A block's index in it. REQUIRES: this rank updates the block.
+  uint32_t local(uint32_t block) const { return local_[block]; }
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  uint64_t state_bytes() const {
+    return updater_.value_bytes() + updater_.slot_bytes();
+  }
+  absl::Status MakeResident(const GoOnCheck& go_on) {
+    return updater_.MakeResident(go_on);
+  }
+
+ private:
+  static constexpr uint32_t kNotHere = ~uint32_t{0};
+
+  bool Owns(uint32_t bucket) const {
+    return buckets_[bucket].owner == options_.rank;
+  }
+  // Blocks wait for a norm over more than the block.
+  bool waits() const { return needs_norm_ || lamb_; }
+  void OnAllFacts();
+  void CountGradient(uint32_t bucket);
+  // Of the own buckets whose gradients are all there, or of those that can be
+  // applied, the one that is needed first; none: there is none.
+  std::optional<uint32_t> TakeFirst(std::vector<uint32_t>* buckets);
+  // The first half of a bucket's update; true: its sum is to be sent.
+  bool Reduce(uint32_t bucket);
+  // All that is to be known of a stage is here.
+  bool IsComplete(ReductionStage stage) const;
+  // The next stage of the open step, if it is complete. Kind::kNorms: these are
+  // to be sent.
+  bool ConcludeStage();
+  void ConcludeGradient();
+  void ConcludeTrust();
+  void ComputeLamb(uint32_t block);
+  void Apply(uint32_t bucket);
+  void Drop();
+  void WillChange(uint32_t block) {
+    if (before_change_ != nullptr) before_change_(local_[block]);
+  }
+  void Note(uint32_t block);
+  // Calls visit(block id) for what this rank updates.
+  template <typename Visit>
+  void ForUpdated(Visit visit) const;
+  uint64_t SamplesOf(uint32_t block) const;
+
+  const Options options_;
+  const BlockMap map_;
+  const std::vector<Bucket> buckets_;
+  const DenseTensors& tensors_;
+  const bool needs_norm_;
+  const bool lamb_;
+  const std::vector<uint32_t> tensor_of_;  // by block
+  std::vector<uint32_t> local_;            // by block: in updater_; kNotHere
+  std::vector<std::shared_ptr<const FloatSource>> own_;  // by tensor
+  uint32_t owner_count_ = 0;  // ranks that own a block
+  DenseUpdater updater_;
+  DenseUpdater::Scratch scratch_;
+  std::function<void(uint32_t local)> before_change_;
+  absl::Status status_;
+
+  // Of the open step.
+  int64_t clock_ = -1;
+  std::vector<std::optional<StepFacts>> facts_;  // by rank
+  uint32_t facts_left_ = 0;
+  uint64_t samples_ = 0;
+  uint32_t givers_ = 0;                       // ranks with a gradient
+  bool skipped_ = false;                      // nothing of it is applied
+  std::vector<std::vector<bool>> delivered_;  // by own bucket, by rank
+  std::vector<uint32_t> delivered_count_;     // by bucket
+  std::vector<uint32_t> ready_;               // own, all gradients are here
+  uint32_t unreduced_ = 0;                    // own buckets
+  std::vector<uint32_t> appliable_;
+  uint32_t unapplied_ = 0;  // buckets that this rank updates
+  uint32_t results_left_ = 0;
+  std::vector<bool> result_here_;        // by bucket of another rank
+  std::vector<BlockSum> sums_;           // by block
+  std::vector<double> trust_;            // by block, two each
+  std::vector<double> ratios_;           // by tensor
+  uint32_t norms_left_[2] = {0, 0};      // by stage: owners still to come
+  std::vector<bool> norms_of_[2];        // by stage, by rank
+  std::optional<ReductionStage> stage_;  // the one that is waited for
+  std::vector<Outgoing> outgoing_;       // norms
+  double squared_norm_ = -1;
+
+  uint64_t skipped_clocks_ = 0;
+  int64_t skipped_through_ = 0;
+  uint64_t left_out_ = 0;
+  std::vector<uint64_t> found_;  // by rank
+  uint64_t found_total_ = 0;
+  absl::Status last_found_;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_PEERS_STEP_REDUCTION_H_

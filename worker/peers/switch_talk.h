@@ -1,0 +1,51 @@
+#ifndef SYNCLINE_WORKER_PEERS_SWITCH_TALK_H_
+#define SYNCLINE_WORKER_PEERS_SWITCH_TALK_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/peers/peer_link.h"
+
+namespace syncline::worker {
+
+// What the ranks of a job tell each other before its strategy changes at a
+// clock: each rank says to the chief whether it has its part of the state, and
+// the chief says to each whether the change comes about. So a change that one
+// rank cannot make is made by none.
+//
+//   ranks but the chief: SendReady  ->            AwaitVerdict
+//   the chief:           AwaitReady  ->  ...  ->  SendVerdict
+//
+// Each once for a clock and a link. One thread at a time. Errors are
+// PeerLink::Await's, and end the group; what a rank could not do does not.
+class SwitchTalk {
+ public:
+  // What a rank says.
+  struct Ready {
+    absl::Status status;  // why it cannot go on with the other strategy
+    uint64_t found = 0;   // StepReduction::found()
+  };
+
+  SwitchTalk(std::shared_ptr<PeerLink> link, int64_t clock)
+      : link_(std::move(link)), clock_(clock) {}
+
+  // Returns when the chief has it.
+  absl::Status SendReady(const Ready& own);
+  // By rank; none at the chief's own place. A rank's status names it.
+  absl::StatusOr<std::vector<Ready>> AwaitReady();
+  // Returns when all ranks have it.
+  absl::Status SendVerdict(bool commits);
+  absl::StatusOr<bool> AwaitVerdict();
+
+ private:
+  const std::shared_ptr<PeerLink> link_;
+  const int64_t clock_;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_PEERS_SWITCH_TALK_H_

@@ -1,0 +1,108 @@
+#ifndef SYNCLINE_WORKER_TRAINING_CHECKPOINT_EVALUATION_H_
+#define SYNCLINE_WORKER_TRAINING_CHECKPOINT_EVALUATION_H_
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "worker/data/epochs.h"
+#include "worker/evaluation/cut_evaluator.h"
+#include "worker/job/prepared_job.h"
+#include "worker/job/worker_metrics.h"
+
+namespace syncline::worker {
+
+// The evaluator's work where a job's checkpoints are evaluated
+// (EvaluateSpec.checkpoints), or those of another job (EvaluateSpec.only): it
+// reads each one that it is told from its files, while training goes on, and
+// hands its evaluation on. No rank waits for it, and it talks to none. One use,
+// one thread; Request and Stop from any.
+//
+// A checkpoint that cannot be read, because it is damaged, was deleted or
+// cannot be seen here, is told with its reason, and the next one is awaited.
+// While one is read it is marked, and the best one so far is
+// (common/checkpoint/checkpoint_marks.h), so that retention keeps them.
+class CheckpointEvaluation {
+ public:
+  struct Options {
+    WorkerMetrics* metrics = nullptr;  // outlives this
+    OnEvaluation on_evaluation;
+    // CutEvaluator's.
+    std::function<void(const std::string&)> on_activity;
+    // A checkpoint could not be evaluated. From the evaluating thread.
+    std::function<void(const std::string& path, const std::string& why)>
+        on_failed;
+    // The checkpoints of this job are marked, whose retention is to keep them.
+    // Those of another one never are.
+    bool marks = true;
+  };
+  // `job` is complete and outlives this.
+  CheckpointEvaluation(const PreparedJob& job, const Epochs& epochs,
+                       Options options);
+
+  // Until the checkpoint of the last clock is evaluated, or it is told that no
+  // other one comes. Blocks. Errors: the executor's; Cancelled: by Stop.
+  absl::Status Run() ABSL_LOCKS_EXCLUDED(mu_);
+  // Evaluates this one checkpoint. Errors as Run; those of
+  // ReadCheckpointValues.
+  absl::Status Evaluate(const CheckpointInfo& checkpoint)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What the scheduler says: the next checkpoint, in place of one that still
+  // waits; without one: no other one comes. What was evaluated last is told
+  // again if it is asked for again. Thread-safe.
+  void Request(const EvaluateCheckpoint& command) ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends Run with Cancelled; a batch that is being computed is finished first.
+  // Thread-safe.
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // CutEvaluator's: the executor then has the values that the job ends with.
+  const std::string& stop_reason() const { return evaluator_.stop_reason(); }
+  const std::vector<Evaluation>& evaluations() const {
+    return evaluator_.evaluations();
+  }
+
+ private:
+  // The next one to evaluate; none: no other one comes. Errors: Cancelled.
+  absl::StatusOr<std::optional<CheckpointInfo>> Await()
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status EvaluateOrReport(const CheckpointInfo& checkpoint);
+  void OnEvaluated(const Evaluation& evaluation,
+                   const StoringProgress& storing);
+  // The checkpoint is to be marked: it lies in the job's own folder.
+  bool Marks(const std::string& path) const;
+  void Mark(const std::string& path, bool best);
+  void Unmark(const std::string& path, bool best);
+
+  const PreparedJob& job_;
+  const Epochs epochs_;
+  const Options options_;
+  std::atomic<bool> stop_{false};
+  CutEvaluator evaluator_;
+  bool cleared_ = false;  // marks of an earlier evaluator
+  bool may_mark_ = true;  // it could, so far
+  bool read_ = false;     // the values of the one under way
+  std::string best_;      // that is marked; empty: none
+  // What was told last: an evaluation, or why there is none.
+  std::string answered_;
+  std::optional<Evaluation> evaluation_;
+  std::string error_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<CheckpointInfo> next_ ABSL_GUARDED_BY(mu_);
+  std::string under_way_ ABSL_GUARDED_BY(mu_);
+  bool finish_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_TRAINING_CHECKPOINT_EVALUATION_H_

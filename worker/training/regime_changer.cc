@@ -1,0 +1,208 @@
+#include "worker/training/regime_changer.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/base/clock.h"
+#include "common/base/status_macros.h"
+#include "common/cuts/cut_id.h"
+#include "common/job/regime_rules.h"
+#include "common/regime/job_regimes.h"
+#include "common/system/log.h"
+
+namespace syncline::worker {
+namespace {
+
+// Shards must not let go of the cut between the first one that has the new
+// regime and the last. A chief that hangs is noticed by its silence.
+constexpr absl::Duration kHold = absl::Hours(24);
+// Numbers of ids at one clock: behind those of other cuts of the chief.
+constexpr uint32_t kFirstNumber = 512;
+constexpr uint32_t kNumbers = 256;
+
+void SetTime(RegimeTransition* transition) {
+  const int64_t nanoseconds = absl::ToUnixNanos(absl::Now());
+  transition->mutable_time()->set_seconds(nanoseconds / 1'000'000'000);
+  transition->mutable_time()->set_nanos(
+      static_cast<int32_t>(nanoseconds % 1'000'000'000));
+}
+
+}  // namespace
+
+RegimeChanger::RegimeChanger(
+    const PreparedJob& job, const Epochs& epochs, ParameterExchange* parameters,
+    std::function<void(const RegimeTransition&)> report)
+    : job_(job),
+      epochs_(epochs),
+      parameters_(parameters),
+      report_(std::move(report)) {}
+
+void RegimeChanger::Request(const RegimeChange& change,
+                            const std::string& reason) {
+  const Wanted wanted = {change.SerializeAsString(), reason, change.strategy()};
+  RegimeTransition refused;
+  refused.set_reason(reason);
+  SetTime(&refused);
+  {
+    MutexLock lock(&mu_);
+    if (wanted_ == wanted || last_made_ == wanted) return;
+    if (!finished_ && !wanted_.has_value()) {
+      wanted_ = wanted;
+      return;
+    }
+    refused.set_error(finished_ ? "the job makes no more steps"
+                                : "a change of the regime is under way");
+  }
+  report_(refused);
+}
+
+std::optional<RegimeChanger::Wanted> RegimeChanger::TakeWanted() const {
+  MutexLock lock(&mu_);
+  return wanted_;
+}
+
+bool RegimeChanger::WantsStrategy() const {
+  const std::optional<Wanted> wanted = TakeWanted();
+  return wanted.has_value() && wanted->strategy != STRATEGY_UNSPECIFIED &&
+         wanted->strategy != ToProto(job_.regimes.regimes().back()).strategy();
+}
+
+absl::Status RegimeChanger::BeforeStep(int64_t clock) {
+  if (open_.has_value()) return absl::OkStatus();
+  const std::optional<Wanted> wanted = TakeWanted();
+  if (!wanted.has_value()) return absl::OkStatus();
+  return Announce(clock, *wanted);
+}
+
+absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted) {
+  const TrainingRegime& now = job_.regimes.regimes().back();
+  RegimeChange change;
+  change.ParseFromString(wanted.encoded);  // it was encoded here
+  const absl::StatusOr<Regime> next = ChangedRegime(
+      job_.spec(), static_cast<uint32_t>(job_.assignment.workers_size()),
+      ToProto(now), change);
+  if (!next.ok()) {
+    Fail(next.status());
+    return absl::OkStatus();
+  }
+  if (next->strategy() != ToProto(now).strategy() && job_.has_evaluator()) {
+    Fail(absl::UnimplementedError(
+        "strategy: cannot change while an evaluator takes part in the job; "
+        "use a cluster without one"));
+    return absl::OkStatus();
+  }
+  // No rank makes a step whose values it may have read already. In SYNC no rank
+  // is past the next one before this rank has made its own.
+  const int64_t first = clock + (now.sync() ? 2 : 1);
+  const auto workers = static_cast<size_t>(job_.assignment.workers_size());
+  SYNCLINE_ASSIGN_OR_RETURN(const TrainingRegime regime,
+                            ReadRegime("regime", *next));
+  OpenCut cut;
+  cut.id = MakeCutId(job_.assignment.attempt(), first, CutSeries::kChief,
+                     kFirstNumber + announced_++ % kNumbers);
+  const auto too_late = [&](int64_t at) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job ends with clock ", epochs_.clocks_total - 1,
+        ", and the next clock at which its regime can change is ", at));
+  };
+  if (first >= epochs_.clocks_total) {
+    Fail(too_late(first));
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::vector<int64_t>> agreed =
+      parameters_->BeginCut({.id = cut.id,
+                             .use = CutUse::kRegime,
+                             .clocks = std::vector<int64_t>(workers, first),
+                             .hold = kHold,
+                             .regime = regime});
+  if (absl::IsCancelled(agreed.status())) return agreed.status();
+  if (!agreed.ok()) {
+    // Where the exchange itself has failed, its next call says so.
+    Fail(agreed.status());
+    return absl::OkStatus();
+  }
+  cut.regime = *next;
+  cut.regime.set_first_clock((*agreed)[0]);
+  if ((*agreed)[0] >= epochs_.clocks_total) {
+    SYNCLINE_RETURN_IF_ERROR(parameters_->EndCut(cut.id, clock));
+    Fail(too_late((*agreed)[0]));
+    return absl::OkStatus();
+  }
+  LogInfo("the regime is to change")
+      .Job(job_.assignment.job_id())
+      .Field("clock", (*agreed)[0])
+      .Field("from", RegimeText(ToProto(now)))
+      .Field("to", RegimeText(cut.regime))
+      .Field("reason", wanted.reason);
+  open_ = std::move(cut);
+  return absl::OkStatus();
+}
+
+absl::Status RegimeChanger::PutOff(int64_t clock) {
+  const OpenCut cut = *std::exchange(open_, std::nullopt);
+  return parameters_->EndCut(cut.id, clock);
+}
+
+absl::Status RegimeChanger::Commit(int64_t clock) {
+  open_->waiting_since = MonotonicNow();
+  SYNCLINE_RETURN_IF_ERROR(parameters_->AwaitCut(open_->id, clock));
+  const absl::Status prepared = parameters_->PrepareRegime(open_->id, clock);
+  if (absl::IsCancelled(prepared)) return prepared;
+  if (!prepared.ok()) {
+    SYNCLINE_RETURN_IF_ERROR(PutOff(clock));
+    Fail(prepared);
+    return absl::OkStatus();
+  }
+  return Annotate(
+      parameters_->CommitRegime(open_->id, clock),
+      absl::StrCat("the change of the regime at clock ", clock,
+                   " has not reached all members, so the job cannot go on"));
+}
+
+void RegimeChanger::ReportDone() {
+  const OpenCut cut = *std::exchange(open_, std::nullopt);
+  RegimeTransition transition;
+  *transition.mutable_regime() = cut.regime;
+  transition.set_pause_seconds(
+      absl::ToDoubleSeconds(MonotonicNow() - cut.waiting_since));
+  LogInfo("the regime has changed")
+      .Job(job_.assignment.job_id())
+      .Field("clock", cut.regime.first_clock())
+      .Field("to", RegimeText(cut.regime))
+      .Field("pause_seconds", transition.pause_seconds());
+  Report(std::move(transition));
+}
+
+void RegimeChanger::Finish() {
+  {
+    MutexLock lock(&mu_);
+    finished_ = true;
+    if (!wanted_.has_value()) return;
+  }
+  open_.reset();
+  Fail(absl::FailedPreconditionError("the job makes no more steps"));
+}
+
+void RegimeChanger::Fail(const absl::Status& why) {
+  LogWarning("the regime does not change")
+      .Job(job_.assignment.job_id())
+      .Status(why);
+  RegimeTransition transition;
+  transition.set_error(std::string(why.message()));
+  Report(std::move(transition));
+}
+
+void RegimeChanger::Report(RegimeTransition transition) {
+  {
+    MutexLock lock(&mu_);
+    if (wanted_.has_value()) transition.set_reason(wanted_->reason);
+    if (transition.error().empty()) last_made_ = wanted_;
+    wanted_.reset();
+  }
+  SetTime(&transition);
+  report_(transition);
+}
+
+}  // namespace syncline::worker

@@ -1,0 +1,106 @@
+#ifndef SYNCLINE_WORKER_TRAINING_REGIME_CHANGER_H_
+#define SYNCLINE_WORKER_TRAINING_REGIME_CHANGER_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
+#include "proto/job.pb.h"
+#include "proto/scheduler.pb.h"
+#include "worker/data/epochs.h"
+#include "worker/exchange/parameter_exchange.h"
+#include "worker/job/prepared_job.h"
+
+namespace syncline::worker {
+
+// Changes how the ranks of a job train while it runs: the chief's part of it,
+// around its steps.
+//
+//   BeforeStep(c)  a change is wanted: a cut is announced at all shards, with
+//                  the regime that is to begin there
+//   steps          until this rank is at the cut
+//   Commit         when all ranks are there: the regime is in force
+//
+// The cut is at one clock of all ranks. Ranks that are ahead wait there for
+// those that are behind, which come up to it by the regime before.
+//
+// Up to Commit a change that does not come about leaves everything as it was,
+// and the report says why. Commit is the one step after which shards have the
+// regime; if it fails, the job does.
+class RegimeChanger {
+ public:
+  // The objects that are referred to outlive this. `report` is told what has
+  // become of each change, on the training thread, or on that of Request.
+  RegimeChanger(const PreparedJob& job, const Epochs& epochs,
+                ParameterExchange* parameters,
+                std::function<void(const RegimeTransition&)> report);
+
+  // A change is wanted. One at a time: another one is refused. A repeat of the
+  // present one, or of the last that was made, is ignored. Thread-safe.
+  void Request(const RegimeChange& change, const std::string& reason)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The training thread's. Blocks for a round trip where a change is wanted,
+  // and for some more while ranks run past the cut. Errors: those that end the
+  // job.
+  absl::Status BeforeStep(int64_t clock);
+  // A cut is announced that has not ended.
+  bool IsOpen() const { return open_.has_value(); }
+  // The clock of that cut. REQUIRES: IsOpen().
+  int64_t clock() const { return open_->regime.first_clock(); }
+  // The cut is in the way of another one: ends it, and tries again later.
+  absl::Status PutOff(int64_t clock);
+  // At the cut: waits for the other ranks, and has the regime begin. If it
+  // cannot, the job goes on as before, and IsOpen() is false. Errors: those
+  // that end the job.
+  absl::Status Commit(int64_t clock);
+  // A change to another strategy is wanted, and not announced: a checkpoint
+  // that begins now would be in its way. The training thread's.
+  bool WantsStrategy() const ABSL_LOCKS_EXCLUDED(mu_);
+  // After Commit, when this rank goes on.
+  void ReportDone();
+  // No step follows: what is wanted or announced is given up.
+  void Finish();
+
+ private:
+  struct Wanted {
+    std::string encoded;  // RegimeChange
+    std::string reason;
+    Strategy strategy = STRATEGY_UNSPECIFIED;  // that it names
+
+    friend bool operator==(const Wanted&, const Wanted&) = default;
+  };
+  struct OpenCut {
+    uint64_t id = 0;
+    Regime regime;
+    absl::Time waiting_since = absl::InfiniteFuture();
+  };
+
+  std::optional<Wanted> TakeWanted() const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Announce(int64_t clock, const Wanted& wanted);
+  // Nothing has changed; says why.
+  void Fail(const absl::Status& why);
+  void Report(RegimeTransition transition) ABSL_LOCKS_EXCLUDED(mu_);
+
+  const PreparedJob& job_;
+  const Epochs epochs_;
+  ParameterExchange* const parameters_;
+  const std::function<void(const RegimeTransition&)> report_;
+  uint32_t announced_ = 0;  // cuts
+  std::optional<OpenCut> open_;
+
+  mutable Mutex mu_;
+  // Until it is reported.
+  std::optional<Wanted> wanted_ ABSL_GUARDED_BY(mu_);
+  std::optional<Wanted> last_made_ ABSL_GUARDED_BY(mu_);
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_TRAINING_REGIME_CHANGER_H_
