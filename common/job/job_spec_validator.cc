@@ -262,6 +262,9 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
   if (spec.durability() > CHECKPOINT) {
     NotBuilt("durability", spec.durability(), "CHECKPOINT", problems);
   }
+  if (spec.has_auto_regime()) {
+    problems->Add("auto_regime", "is not built yet; use `regimes`");
+  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {
