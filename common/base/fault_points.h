@@ -67,7 +67,7 @@ struct FaultPointInfo {
 // The one table of names, in the order of FaultPoint.
 absl::Span<const FaultPointInfo> FaultPoints();
 
-// What a flag asks for.
+// A fault as one --fault flag asks for it.
 struct Fault {
   enum class Action {
     kExit,    // The process ends there, as by kill -9.

@@ -9,7 +9,7 @@
 
 namespace syncline {
 
-// What every member checks that begins with a checkpoint, and how it says that
+// The checks of every member that begins with a checkpoint, and its error where
 // it cannot. REQUIRES of all: the assignment has start_from.
 
 // True if the attempt takes values alone from its checkpoint: the one that the

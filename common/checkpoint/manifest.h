@@ -46,7 +46,7 @@ struct CheckpointName {
 // "shard-00001-of-00004.state".
 std::string ShardFileName(uint32_t shard, uint32_t shards);
 
-// What the chief knows of a checkpoint that all shards have written.
+// A checkpoint that all shards have written, as the chief knows it.
 struct CheckpointParts {
   uint64_t cut_id = 0;
   std::vector<int64_t> clocks = {};  // of the cut, by rank

@@ -72,7 +72,7 @@ bool IsEvaluation(const DaemonMessage& event) {
          !event.report().has_checkpoint() && !event.report().has_regime();
 }
 
-// What a report of a checkpoint says of others is true without it.
+// Deletions that a dropped report tells of go into the later report.
 void HandOnDeletions(const WorkerReport& earlier, WorkerReport* later) {
   auto deleted = earlier.deleted_checkpoints();
   deleted.MergeFrom(later->deleted_checkpoints());

@@ -36,7 +36,7 @@ struct CutRequest {
   absl::Time deadline = absl::InfiniteFuture();
 };
 
-// What a shard has answered to a BeginCut.
+// The answer of a shard to a BeginCut.
 struct CutAnswer {
   absl::Status status = absl::OkStatus();
   // With a refusal: by rank, the smallest clocks at which the shard can be cut

@@ -525,7 +525,7 @@ class Resolver {
               ": tokens would come in plain text, for everyone in between to "
               "read; it needs --tls-cert, or loopback");
     }
-    // What gRPC's local credentials take; they would refuse everyone else.
+    // gRPC's local credentials take these hosts; at others they refuse all.
     const bool may_be_local =
         listen.ok() && (listen->host == "127.0.0.1" || listen->host == "::1" ||
                         listen->host == "localhost");

@@ -32,8 +32,8 @@ void CheckTableConsistency(const JobSpec& spec, Problems* problems) {
   }
 }
 
-// What the dense part and the rows would have to decide together: each part is
-// reduced elsewhere, and neither knows of the other's.
+// Refuses fields that the dense part and the rows would have to decide
+// together: each part is reduced elsewhere, and neither knows of the other's.
 void CheckDecidedTogether(const JobSpec& spec, Problems* problems) {
   if (spec.optimizer().clip_norm() != 0) {
     problems->Add("optimizer.clip_norm",

@@ -16,9 +16,9 @@ namespace syncline {
 // InvalidArgument, in words for the field.
 absl::Status CheckNameRule(const NameRule& rule);
 
-// What the rule makes of `name`; none: its pattern does not match. Where the
-// text behind several "*" could be divided in several ways, each "*" but the
-// last stands for as little as it can. REQUIRES: CheckNameRule.
+// The name that the rule makes of `name`; none: its pattern does not match.
+// Where the text behind several "*" could be divided in several ways, each "*"
+// but the last stands for as little as it can. REQUIRES: CheckNameRule.
 std::optional<std::string> ApplyNameRule(const NameRule& rule,
                                          absl::string_view name);
 

@@ -19,7 +19,7 @@ bool IsSyncOrKin(ConsistencySpec::Mode mode);
 // cannot have.
 void CheckQuorum(const JobSpec& spec, Problems* problems);
 
-// What a user has to know before such a job starts, in a sentence: samples of
+// A sentence that a user has to read before such a job starts: samples of
 // clocks that a worker was left behind at are not trained in that epoch. Empty:
 // the mode waits for all workers.
 std::string QuorumNote(const JobSpec& spec);

@@ -12,9 +12,9 @@
 
 namespace syncline {
 
-// What a job can change of its regime while it runs: one set of rules for those
-// who check a job's spec, the scheduler, which answers users, and the chief,
-// which makes the change. docs/jobs.md has them for users.
+// The changes of its regime that a running job can make: one set of rules for
+// those who check a job's spec, the scheduler, which answers users, and the
+// chief, which makes the change. docs/jobs.md has them for users.
 
 // A job has at most so many changes, failed ones included.
 inline constexpr int kRegimeChangesMax = 256;

@@ -87,8 +87,8 @@ struct WorkerPlan {
   int64_t row_bytes = 0;      // rows of embedding tables: of batches, and kept
   int64_t batch_bytes = 0;    // batches read ahead; the data set is not in it
   int64_t message_bytes = 0;  // on their way to and from the ps, at most
-  // What compression keeps of gradients, a compressed gradient with its copy,
-  // and what finds the largest elements.
+  // Of compression: the residuals of gradients, a compressed gradient with its
+  // copy, and the memory in which the largest elements are found.
   int64_t residual_bytes = 0;
   // Of a job whose workers reduce among themselves, the rank that takes most:
   // values and optimizer state that it updates, gradients of other ranks and

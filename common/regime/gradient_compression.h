@@ -26,7 +26,7 @@ struct GradientCompression {
   bool any() const { return kind != Kind::kNone; }
   // The largest elements of a tensor are sent, and no other.
   bool sparse() const { return kind == Kind::kTopK || kind == Kind::kDgc; }
-  // What a gradient has lost is added to the next one.
+  // The error of a compressed gradient is added to the next gradient.
   bool has_residuals() const { return any() && kind != Kind::kTernGrad; }
 
   // The fraction that is sent at `clock`: with a warm-up it falls from

@@ -27,8 +27,8 @@ std::string Shortened(absl::string_view text) {
                       message.size() - kept, " bytes more");
 }
 
-// What gRPC's reason for a connection that did not come about is likely to
-// mean, where one end speaks TLS and the other does not. Empty: nothing.
+// A hint at what gRPC's reason for a failed connection is likely to mean, where
+// one end speaks TLS and the other does not. Empty: none.
 absl::string_view TlsHint(absl::string_view message) {
   if (!absl::StrContains(message, "failed to connect")) return "";
   if (absl::StrContains(message, "wrong version number") ||

@@ -82,13 +82,13 @@ class TransportSecurity {
   std::vector<std::shared_ptr<grpc::ChannelCredentials>> channels_;
 };
 
-// What MakeChannel and StartServer use where they are told nothing else. Null:
-// plain text. A process has one identity, so this is set once, by its main
-// function, before the first channel.
+// The TLS of MakeChannel and StartServer where they are told nothing else.
+// Null: plain text. A process has one identity, so this is set once, by its
+// main function, before the first channel.
 void SetProcessSecurity(std::shared_ptr<const TransportSecurity> security);
 std::shared_ptr<const TransportSecurity> ProcessSecurity();
 
-// Whom the peer's certificate names, of `cluster`. Empty without TLS.
+// The peer's identities in `cluster`, by its certificate. Empty without TLS.
 std::vector<PeerIdentity> PeersOf(const grpc::AuthContext& context,
                                   absl::string_view cluster);
 

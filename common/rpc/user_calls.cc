@@ -22,7 +22,7 @@ constexpr char kBearer[] = "Bearer ";
 constexpr char kPath[] = ":path";
 constexpr absl::string_view kUsersService = "/syncline.Jobs/";
 
-// What the main function of the process has set.
+// The settings that the main function of the process has made.
 struct Settings {
   std::shared_ptr<UserTokens> tokens;
   std::shared_ptr<OidcTokens> oidc;

@@ -55,7 +55,7 @@ void SetUserGate(bool is_there);
 absl::Status CheckUserBeforeRequest(absl::string_view path,
                                     const CallMetadata& metadata);
 
-// Whose token it is: of the token file, or of the OpenID Connect issuer.
+// The token's entry: of the token file, or of the OpenID Connect issuer.
 // Errors: UserTokens::Find's or OidcTokens::Find's. REQUIRES: PeopleNeedTokens.
 absl::StatusOr<TokenEntry> FindBearer(absl::string_view token);
 

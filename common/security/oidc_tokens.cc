@@ -24,7 +24,7 @@ namespace {
 using google::protobuf::Struct;
 using google::protobuf::Value;
 
-// What gRPC takes as metadata is about as much.
+// The bytes of a token: gRPC takes about as many as metadata.
 constexpr size_t kTokenBytesMax = 8 << 10;
 // Clocks of two machines differ by so much: a token is taken that begins later.
 constexpr absl::Duration kClockSkew = absl::Seconds(30);

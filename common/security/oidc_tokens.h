@@ -66,9 +66,9 @@ class OidcTokens {
   // True if a token looks like a JSON Web Token: three parts.
   static bool IsWebToken(absl::string_view token);
 
-  // Whose token it is; `now` by the wall clock. An unsigned one (alg "none")
-  // and one that is signed with a shared secret (HS256) are no tokens. Errors:
-  // Unauthenticated, naming the part or the claim that is wrong.
+  // The bearer of a token; `now` by the wall clock. An unsigned token (alg
+  // "none") and one that is signed with a shared secret (HS256) are refused.
+  // Errors: Unauthenticated, naming the part or the claim that is wrong.
   absl::StatusOr<TokenEntry> Find(absl::string_view token, absl::Time now)
       ABSL_LOCKS_EXCLUDED(mu_);
 

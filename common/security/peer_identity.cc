@@ -39,7 +39,7 @@ constexpr unsigned kMembers = kTrainers | Bit(PeerRole::kPs);
 constexpr unsigned kDaemons = kMembers | Bit(PeerRole::kScheduler);
 constexpr unsigned kAnyone = kDaemons | Bit(PeerRole::kClient);
 
-// Who may call which service, or method. The first line that fits counts.
+// The roles that may call a service or method. The first rule that fits counts.
 struct Rule {
   absl::string_view prefix;
   unsigned roles;

@@ -12,7 +12,7 @@
 
 namespace syncline {
 
-// What a process is in a cluster. The names are those of task types.
+// The role of a process in a cluster. The names are those of task types.
 enum class PeerRole { kScheduler, kPs, kWorker, kChief, kEvaluator, kClient };
 absl::string_view PeerRoleName(PeerRole role);  // "scheduler"
 
@@ -66,7 +66,7 @@ absl::Status CheckCall(absl::string_view path,
 absl::Status CheckTask(absl::Span<const PeerIdentity> peers,
                        absl::string_view type, std::optional<uint32_t> index);
 
-// Whom a process calls.
+// The server that a process means to call.
 enum class ExpectedPeer {
   kMember,     // any process of the cluster but a client
   kScheduler,  // nobody else

@@ -52,7 +52,7 @@ absl::Status SetOwner(int file, const Access& access, const std::string& path) {
 // With the owner of `access`, and with its mode if `keeps_mode`.
 absl::Status WriteNew(const std::string& path, absl::string_view content,
                       const std::optional<Access>& access, bool keeps_mode) {
-  // What an earlier process of this number left may be readable by others.
+  // A file that an earlier process with this id left may be readable by others.
   unlink(path.c_str());
   const FileDescriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,

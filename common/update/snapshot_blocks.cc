@@ -61,7 +61,7 @@ void SnapshotBlocks::Abort(const absl::Status& why) {
 void SnapshotBlocks::AbortLocked(const absl::Status& why) {
   why_ = why;
   for (uint32_t block = 0; block < dense_->block_count(); ++block) {
-    // Who takes one sees to it.
+    // A block in kTaking is set to kIdle by the thread that copies it.
     if (Get(block) != kTaking) Set(block, kIdle);
   }
   for (const Taken& copy : copied_) reserve_.Free(copy.place);

@@ -12,10 +12,10 @@
 
 namespace syncline {
 
-// Who has what of a job's state: block -> shard, virtual slot -> shard, and the
-// version that calls to a ps must show. A member reads it from its assignment;
-// nobody else decides about placement. Results do not depend on it: blocks and
-// slots are reduced, clipped and updated alike wherever they are.
+// The placement of a job's state: block -> shard, virtual slot -> shard, and
+// the version that calls to a ps must show. A member reads it from its
+// assignment; nobody else decides about placement. Results do not depend on it:
+// blocks and slots are reduced, clipped and updated alike wherever they are.
 //
 // A ps has any number of shards. Immutable, hence thread-safe.
 class RoutingTable {
