@@ -18,7 +18,7 @@
 
 namespace syncline::ctl {
 
-// What those who write checkpoints and results do; synctl's main brings it.
+// Code that reads checkpoints and writes results; synctl's main brings it.
 struct CheckpointTools {
   using Rows =
       std::function<absl::Status(uint32_t table, absl::Span<const int64_t> keys,

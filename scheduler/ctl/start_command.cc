@@ -189,7 +189,7 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   }
   constexpr absl::string_view kPosition =
       "a clock would stand for other samples, and no step could go on";
-  // What fixes a clock's samples is compared, so that others may share them.
+  // The size of a clock's batch is compared: any workers may share its samples.
   const bool is_global =
       spec.training().global_batch() > 0 || from.training().global_batch() > 0;
   if (is_global && SharesOf(spec).samples != SharesOf(from).samples) {

@@ -21,7 +21,7 @@
 
 namespace syncline::ctl {
 
-// What --from says: "j-0042", "j-0042@800", or a path.
+// The value of --from: "j-0042", "j-0042@800", or a path.
 struct CheckpointReference {
   std::string job_id = {};  // empty: it is a path
   std::optional<int64_t> clock = {};

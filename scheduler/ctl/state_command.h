@@ -12,7 +12,7 @@
 
 namespace syncline::ctl {
 
-// What a saved state has, as the scheduler's own code finds it.
+// The contents of a saved state, as the scheduler's own code finds them.
 struct StateReport {
   size_t jobs = 0;
   size_t unfinished = 0;  // of these

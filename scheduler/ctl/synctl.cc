@@ -129,7 +129,7 @@ class CommandLine {
     return false;
   }
 
-  // What is wrong, if it is a word in the place of a command; else empty.
+  // The error's text, if a word in the place of a command is none; else empty.
   std::string UnknownCommand(const CLI::ParseError& error) const {
     if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) return "";
     const std::vector<std::string> rest = app_.remaining(/*recurse=*/true);
@@ -223,7 +223,7 @@ class CommandLine {
     return absl::StrSplit(type.substr(begin + 1, type.size() - begin - 2), ',');
   }
 
-  // What help explains: each command, and job.
+  // Adds the topics that help explains: each command, and job.
   static void AddTopics(std::vector<CompletionCommand>* commands) {
     std::vector<std::string> topics = {"job"};
     for (const CompletionCommand& command : *commands) {

@@ -52,7 +52,7 @@ void PrintSkipped(const JobStatus& job, const Console& console) {
   }
 }
 
-// Who was left behind, and what that cost.
+// Prints the workers that were left behind, and the cost of that.
 void PrintLeftBehind(const JobStatus& job, const Console& console) {
   if (!LeavesBehind(job.spec().consistency().mode())) return;
   constexpr size_t kLinesMax = 8;

@@ -26,7 +26,7 @@ struct AuditRecord {
   std::string trace_id = {};
 };
 
-// Who did what to which job: DIR/audit.log, one JSON object a line:
+// The log of who did what to which job: DIR/audit.log, one JSON object a line:
 //
 //   {"time":"2026-11-24T19:00:00.123Z","who":"token:alice","peer":"ipv4:...",
 //    "action":"cancel","job":"j-0001","trace":"4bf92f35...","outcome":"OK",

@@ -141,7 +141,7 @@ void JobMetrics::CollectProgress(const Job& job, absl::Time now,
                static_cast<double>(regimes.size() - 1));
   const auto seen = running_.find(job.id());
   if (seen != running_.end()) {
-    // What has come since the last look counts.
+    // Progress since the last Observe ends the idle time, too.
     const absl::Time since =
         seen->second.standing == StandingOf(job) ? seen->second.since : now;
     samples->Add("syncline_job_idle_seconds", labels,

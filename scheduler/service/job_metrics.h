@@ -25,7 +25,7 @@ class JobMetrics {
                MetricSamples* samples) const;
 
  private:
-  // What a job that comes forward changes.
+  // The values that change when a job comes forward.
   struct Standing {
     int64_t clock = -1;
     int evaluations = 0;

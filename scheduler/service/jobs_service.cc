@@ -163,7 +163,7 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
     context_.loop->Read([&](const ClusterCore& core, absl::Time) {
       if (scope_->all) return;
       const std::vector<const Job*> jobs = core.Jobs();
-      // What tenants have written outlives their last token.
+      // Checkpoints and jobs of tenants outlive the last token of a tenant.
       const bool has_tenants =
           scope_->has_tenants || !context_.tenant_checkpoints.empty() ||
           std::any_of(jobs.begin(), jobs.end(), [](const Job* known) {
@@ -296,7 +296,7 @@ AuditRecord RecordOf(const grpc::CallbackServerContext& call,
   return record;
 }
 
-// What the gate has refused is in the log already.
+// A call that the gate has refused is in the log already.
 void AddRecord(AuditLog* audit, const AuditRecord& record) {
   if (record.job_id != kNoJob) audit->Add(record, absl::Now());
 }

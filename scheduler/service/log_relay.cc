@@ -219,8 +219,8 @@ class LogRelay {
   }
 
  private:
-  // What has come and was not read yet counts as heard: with a user who reads
-  // slowly the answers of the others wait in the queue.
+  // Answers that have come and were not read yet count as heard: with a user
+  // who reads slowly the answers of the others wait in the queue.
   bool IsOver() const {
     const bool all = std::all_of(followers_.begin(), followers_.end(),
                                  [](const auto& f) { return f.is_over; });

@@ -11,7 +11,7 @@
 #include "common/security/user_tokens.h"
 #include "proto/job.pb.h"
 
-// What the scheduler's HTTP pages show to whom. The HTTP port is plain text:
+// The access to the scheduler's HTTP pages. The HTTP port is plain text:
 //
 //   people have tokens    a peer on loopback with the token of a viewer
 //   else, with TLS        peers on loopback, without logs

@@ -36,7 +36,7 @@ class RecordWriter {
   void Write(const JobRecord& job, bool durable, absl::Time now);
   // Of ClusterCore::epoch(); one that is refused is written at a later tick.
   void WriteEpoch(uint64_t epoch, absl::Time now);
-  // What was said of a member's use; it counts only once it is on disk.
+  // The use that was set for a member; it counts only once it is on disk.
   absl::Status WriteUse(const SetMemberUseRequest& use) {
     return state_->PutUse(use);
   }

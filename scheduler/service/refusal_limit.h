@@ -26,8 +26,8 @@ class RefusalLimit {
     std::string who;
     uint64_t calls = 0;
   };
-  // What was left out in periods that are over at `now`; to be written before
-  // what comes now.
+  // The calls left out in periods that are over at `now`, by caller; to be
+  // written before the calls of the new period.
   std::vector<LeftOut> TakeLeftOut(absl::Time now);
   // Whether a refused call of `who` is written, in the period of the last
   // TakeLeftOut.

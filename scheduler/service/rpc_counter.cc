@@ -45,8 +45,8 @@ class Factory final
     : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   explicit Factory(MetricsRegistry* registry) : registry_(registry) {
-    // What an alert asks for: of a counter that begins with 1 Prometheus sees
-    // no increase.
+    // The series that an alert reads begin with 0 here: of a counter that
+    // begins with 1 Prometheus sees no increase.
     for (const char* rpc : {"Submit", "UploadArtifact"}) {
       for (const char* code : {"DATA_LOSS", "RESOURCE_EXHAUSTED"}) {
         registry->AddCounter("syncline_scheduler_rpcs_total",
@@ -69,7 +69,7 @@ class Factory final
 
 }  // namespace
 
-// What a caller makes up is no method: it would be a series.
+// A path that a caller makes up is no method: it would be a series.
 std::string SchedulerMethod(absl::string_view path) {
   for (const google::protobuf::ServiceDescriptor* service :
        {FindService("syncline.Jobs"), FindService("syncline.Daemons")}) {

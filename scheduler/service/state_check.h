@@ -10,7 +10,7 @@
 
 namespace syncline::scheduler {
 
-// What a state has, and what is wrong with it.
+// The contents of a state, and its faults.
 struct StateFindings {
   size_t jobs = 0;
   size_t unfinished = 0;  // of these

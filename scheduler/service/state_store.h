@@ -86,7 +86,7 @@ class StateStore {
   // `durable`: on disk when it returns; else soon, or with the next one that
   // is.
   virtual absl::Status Put(const JobRecord& job, bool durable) = 0;
-  // What was said of a member's use; on disk when it returns. SCHEDULE is
+  // The use that was set for a member; on disk when it returns. SCHEDULE is
   // forgotten.
   virtual absl::Status PutUse(const SetMemberUseRequest& use) = 0;
   // An event of the job; on disk soon. `left_out`: the number of one that is

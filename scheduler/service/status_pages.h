@@ -60,7 +60,7 @@ class StatusPages {
   Mutex mu_;
   std::string address_ ABSL_GUARDED_BY(mu_);
   std::string http_address_ ABSL_GUARDED_BY(mu_);
-  // What AddLogRecord has written, and when.
+  // The reads that AddLogRecord has written, each with its time.
   std::map<std::string, absl::Time> log_reads_ ABSL_GUARDED_BY(mu_);
 };
 

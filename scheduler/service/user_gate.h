@@ -18,7 +18,7 @@
 
 namespace syncline::scheduler {
 
-// What a request names in place of a job that its caller does not see. No job
+// The id in a request in place of a job that its caller does not see. No job
 // has such an id, and no method takes it for "all".
 inline constexpr char kNoJob[] = "(no job)";
 
@@ -43,7 +43,7 @@ class UserGate {
  public:
   static constexpr absl::Duration kLookPeriod = absl::Seconds(2);
 
-  // Whose a job is; none: there is no such job.
+  // The tenant of a job; none: there is no such job.
   using TenantOf =
       std::function<std::optional<std::string>(const std::string& job_id)>;
   // Told of a call that was refused here.
@@ -78,7 +78,7 @@ class UserGate {
     std::string job_id = {};  // empty: it names none
     bool doubted = false;     // was found without a good token at the last look
   };
-  // What Check says of a caller that sees `scope`.
+  // The answer of Check to a caller that sees `scope`.
   absl::Status CheckScope(const absl::StatusOr<JobScope>& scope,
                           const std::string& job_id) const;
   void Look() ABSL_LOCKS_EXCLUDED(mu_);

@@ -163,7 +163,7 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     return OnMemberLost(session, LossCause::kReplaced, "it registered twice",
                         now, actions);
   }
-  // What a process says that cannot be a member counts for nothing.
+  // The epoch and job that a process tells of count only if it can be a member.
   if (membership_.CheckRequest(request).ok() &&
       !CompareState(session, request, actions)) {
     return;

@@ -199,7 +199,7 @@ class ClusterCore {
   };
   absl::StatusOr<EventList> Events(const std::string& job_id,
                                    uint64_t from) const;
-  // What an earlier scheduler was told; before Restore.
+  // The uses of members that an earlier scheduler was told; before Restore.
   void RestoreUses(const std::vector<SetMemberUseRequest>& uses);
   // Tells every member, and those that come later, to exit.
   void Shutdown(int exit_code, absl::string_view reason,
@@ -226,7 +226,7 @@ class ClusterCore {
   // the reason, in brackets, for a job.
   ClusterStatus Cluster(absl::Time now) const;
   const Membership& membership() const { return membership_; }
-  // What commands carry as SchedulerMessage.scheduler_epoch.
+  // The epoch that commands carry as SchedulerMessage.scheduler_epoch.
   uint64_t epoch() const { return state_age_.epoch(); }
   // Members that an earlier scheduler gave a job and that have not come back.
   size_t absent_count() const;
@@ -327,8 +327,8 @@ class ClusterCore {
              std::string secret, absl::Time now, ClusterActions* actions);
   void UpdateQueue(const std::map<std::string, TenantAmounts>& uses,
                    absl::Time now, ClusterActions* actions);
-  // What the jobs of each tenant have, for the jobs that wait; nothing where
-  // none of them is of a tenant with a quota. Looks at every job there is.
+  // The amounts that the jobs of each tenant have, by tenant; empty where no
+  // waiting job is of a tenant with a quota. Looks at every job there is.
   std::map<std::string, TenantAmounts> QuotaUse() const;
   std::string WhyQuotaWaits(
       const Job& job, const std::map<std::string, TenantAmounts>& uses) const;
@@ -350,8 +350,8 @@ class ClusterCore {
   std::set<std::string> noted_;                // jobs with a new one
   std::map<SessionId, Engagement> engaged_;
   uint64_t checkpoint_requests_ = 0;  // so far
-  // What the first job needs at least that waits for members which others have;
-  // none: there is no such job.
+  // The least that a waiting job needs: the first one that waits for members
+  // which others have; none: there is no such job.
   std::optional<Capacity> held_up_;
   uint64_t lost_count_ = 0;
   std::map<LossCause, uint64_t> losses_;

@@ -1,4 +1,4 @@
-// What has happened to jobs: ClusterCore's part of it.
+// The events of jobs: ClusterCore's part that records and lists them.
 
 #include <cstdint>
 #include <set>

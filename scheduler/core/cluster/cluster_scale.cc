@@ -133,7 +133,7 @@ void ClusterCore::ScaleJobs(absl::Time now, ClusterActions* actions) {
 void ClusterCore::Shrink(Job* job, absl::Time now, ClusterActions* actions) {
   const WorkerRange range = RangeAfterSave(job->status());
   const uint32_t had = HadOf(*job);
-  // What it took before its tenant had a quota is for the tenant's other jobs.
+  // With a quota, workers above `wanted` are for the tenant's other jobs.
   const bool has_quota = quotas_.HasQuota(job->status().tenant());
   const uint32_t most = has_quota ? range.wanted : range.most;
   if (had <= most || !PoolAfter(*job, Pool()).Take(*job, most)) return;

@@ -1,4 +1,4 @@
-// What people ask of members and of running jobs: ClusterCore's part of it.
+// Requests of people about members and running jobs: ClusterCore's part of it.
 
 #include <cstdint>
 #include <string>

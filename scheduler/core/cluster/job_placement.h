@@ -41,8 +41,8 @@ struct MemberPool {
   std::optional<Job::Place> EvaluatorFor(ResourcesSpec::Device device) const;
 };
 
-// What the job has with so many workers, what it should have, and the least
-// that it goes on with (WorkerRange).
+// The capacity of the job with so many workers, the one that it should have,
+// and the least that it goes on with (WorkerRange).
 Capacity CapacityOf(const Job& job, uint32_t workers);
 Capacity NeedOf(const Job& job);
 Capacity LeastOf(const Job& job);

@@ -34,7 +34,7 @@ std::string MembersText(const Capacity& members, bool tells_gpus) {
       ", ", CountText(members.ps, "ps"));
 }
 
-// What a user can ask less of.
+// The field of the spec that a user can lower so that the job fits.
 absl::string_view ShortField(const Capacity& need, const Capacity& total) {
   if (total.workers < need.workers) return "resources.workers";
   return total.ps < need.ps ? "resources.ps" : "resources.workers";

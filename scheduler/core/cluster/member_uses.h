@@ -13,10 +13,10 @@
 
 namespace syncline::scheduler {
 
-// What people have said of the use of members: cordoned ones get no more jobs,
-// drained ones also let go the job that they have. It is of a task, not of a
-// process: a daemon that is started anew is what the one before it was, until
-// people say otherwise. Pure, thread-compatible.
+// The uses of members that people have set: cordoned ones get no more jobs,
+// drained ones also let go the job that they have. A use is of a task, not of a
+// process: a daemon that is started anew keeps the use of the one before it,
+// until people set another one. Pure, thread-compatible.
 class MemberUses {
  public:
   using Use = SetMemberUseRequest::Use;

@@ -175,7 +175,7 @@ std::string ChangeText(const RegimeTransition& change) {
   return text;
 }
 
-// What has happened to the job, by time, as its record tells.
+// The events of the job, by time, as its record tells them.
 std::string EventsJson(const JobStatus& job) {
   struct Event {
     absl::Time time;

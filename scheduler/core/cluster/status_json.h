@@ -9,7 +9,7 @@
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/job/job_progress.h"
 
-// What the status page asks for, as JSON. Texts are as users and daemons wrote
+// The data of the status page, as JSON. Texts are as users and daemons wrote
 // them: the page sets them as text, never as HTML. Pure.
 
 namespace syncline::scheduler {
@@ -33,9 +33,9 @@ struct JobData {
   bool may_read_logs = false;
   absl::Time now;
 };
-// What StatusJson has of the job, and "trace", "workers", "ps", "curve",
-// "evaluations", "events", "artifacts", "logs"; of a running job "regime", how
-// it trains at present: "BOUNDED_STALENESS, bound 4".
+// The fields that StatusJson has of the job, and "trace", "workers", "ps",
+// "curve", "evaluations", "events", "artifacts", "logs"; of a running job
+// "regime", how it trains at present: "BOUNDED_STALENESS, bound 4".
 std::string JobJson(const JobData& data);
 
 }  // namespace syncline::scheduler

@@ -17,7 +17,7 @@
 
 namespace syncline::scheduler {
 
-// What a tenant may have at a time.
+// The amounts that a tenant may have at a time, by kind.
 enum class Quota {
   kWorkers,   // members that work for its jobs; the chief is one
   kPs,        // likewise
@@ -38,8 +38,8 @@ struct TenantAmounts {
   }
 };
 
-// What a job takes while it runs; kDisk: its trained model, the least that it
-// stores.
+// The amounts that a job takes while it runs; kDisk: its trained model, the
+// least that it stores.
 struct JobDemand {
   TenantAmounts amounts;
   // The first of its tables that does not say memory_bytes, so that nobody
@@ -49,7 +49,7 @@ struct JobDemand {
 JobDemand DemandOf(const JobSpec& spec,
                    absl::Span<const ParameterInfo> parameters);
 
-// What the jobs of each tenant have now. Of no tenant: under "".
+// The amounts that the jobs of each tenant have now. Of no tenant: under "".
 std::map<std::string, TenantAmounts> UseOfTenants(
     absl::Span<const Job* const> jobs);
 
@@ -60,7 +60,7 @@ std::map<std::string, TenantAmounts> UseOfTenants(
 //   acme workers=8 ps=4 ps-memory=64GiB disk=1TiB queued=20
 //   *    workers=2
 //
-// What a line does not name is not limited. Jobs of no tenant have no quota.
+// Amounts that a line omits have no limit. Jobs of no tenant have no quota.
 class TenantQuotas {
  public:
   // Errors: InvalidArgument, naming the line.

@@ -14,7 +14,7 @@
 
 namespace syncline::scheduler {
 
-// What keeps the jobs of tenants apart in the scheduler's records. Pure.
+// The rules that keep the jobs of tenants apart in the scheduler. Pure.
 
 // The client key `key` of a submission by `tenant` (empty: none) as it is kept,
 // so that equal keys of two tenants are two keys. An empty key stays empty.

@@ -24,8 +24,8 @@
 
 namespace syncline::scheduler {
 
-// What a job knows of the members that it was given to last, and of their work:
-// all that ends when they leave and the job is given to others. Evaluations,
+// The members that a job was given to last, and all that the job knows of their
+// work: it ends when they leave and the job is given to others. Evaluations,
 // artifacts and transitions stay with the job. A plain value of Job's.
 struct Attempt {
   Attempt(const JobSpec& spec, absl::Duration grace) : health(spec, grace) {
@@ -44,7 +44,7 @@ struct Attempt {
   std::optional<JobProgressTracker> progress;
   PsReports ps_reports;
   ProfileRequests profiles;
-  // What a user has asked the chief for, until it is made or has failed.
+  // The change that the chief was asked for, until it is made or has failed.
   std::optional<ChangeRegime> regime_wanted;
   std::optional<RegimePolicy> regime_policy;  // from Start or TakeUp on
   // Only where the job's checkpoints are evaluated.

@@ -9,8 +9,8 @@
 
 namespace syncline::scheduler {
 
-// What is durable of an attempt whose members prepare or run, and how another
-// scheduler goes on with it. Pure.
+// The durable record of an attempt whose members prepare or run, and its use by
+// another scheduler, which goes on with the attempt. Pure.
 
 AttemptRecord RecordOf(const JobStatus& job, const Attempt& attempt);
 

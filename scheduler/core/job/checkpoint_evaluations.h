@@ -39,11 +39,11 @@ class CheckpointEvaluations {
   // whose values are the job's result.
   void OnWorkersDone(int64_t final_clock);
 
-  // What the evaluator is to be told now; none: nothing. With an empty path: to
-  // store its results and be done.
+  // The checkpoint to tell the evaluator now; none: there is nothing to tell.
+  // With an empty path the evaluator is to store its results and be done.
   std::optional<CheckpointInfo> Next();
-  // What it was told last and has not answered, for a stream that is new; none:
-  // nothing.
+  // The checkpoint that the evaluator was told last and has not answered, for a
+  // stream that is new; none: it has answered.
   const std::optional<CheckpointInfo>& under_way() const { return under_way_; }
   // The evaluator was told to finish.
   bool finishing() const { return finish_told_; }

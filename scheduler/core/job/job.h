@@ -39,7 +39,7 @@ struct StoredJob {
   std::optional<AttemptRecord> attempt = {};
 };
 
-// What of a job changes and is durable, at one moment.
+// The part of a job that changes and is durable, at one moment.
 struct JobRecord {
   JobStatus status;
   std::optional<AttemptRecord> attempt = {};
@@ -213,7 +213,7 @@ class Job {
   // incarnations, here and in status(): those are no one else's business.
   JobStatus Status(absl::Time now) const;
   const JobStatus& status() const { return status_; }
-  // What a scheduler that starts anew must have of it.
+  // The record that a scheduler which starts anew must have of it.
   JobRecord Record(absl::Time now) const;
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
   const std::vector<TableInfo>& tables() const { return tables_; }
@@ -236,9 +236,9 @@ class Job {
   // too many; InvalidArgument: the job cannot, by field.
   absl::StatusOr<SchedulerMessage> RequestRegime(
       const ChangeRegimeRequest& request);
-  // What has become of the last change that was asked for. None: it is under
-  // way. Errors: FailedPrecondition: it was not made, or this cannot be known,
-  // and why.
+  // The outcome of the last change that was asked for. None: it is under way.
+  // Errors: FailedPrecondition: it was not made, or this cannot be known, and
+  // why.
   std::optional<absl::StatusOr<RegimeTransition>> RegimeOutcome() const;
   // Has the chief make a checkpoint at the next cut that is possible. The
   // answer is a CheckpointAnswered with this number: it is whole, why there is
@@ -247,8 +247,8 @@ class Job {
   // Unavailable: a worker is absent, so that nobody knows how far the job is.
   absl::Status RequestCheckpoint(uint64_t request, absl::Time now,
                                  ClusterActions* actions);
-  // What has happened to evaluations of checkpoints since the last call, for
-  // people.
+  // Sentences for people about checkpoints that were skipped, or could not be
+  // evaluated, since the last call.
   std::vector<std::string> TakeEvaluationNotes();
   // Workers that have nothing more to do, since the job ends early, or since
   // the chief has made the last step of a job whose clocks end without some
@@ -334,8 +334,8 @@ class Job {
   // Its steps are done, or it ends early: what is left is to store its results.
   // REQUIRES: RUNNING.
   bool IsAtItsEnd() const;
-  // Who decides whether the job ends early, and stores its results then: the
-  // chief, or the evaluator of the job's checkpoints.
+  // True for the member that decides whether the job ends early, and stores its
+  // results then: the chief, or the evaluator of the job's checkpoints.
   bool DecidesEnd(const JobMember& member) const;
   // The chief of a job whose clocks end without some workers is done: it waits
   // for no other worker.
@@ -348,7 +348,7 @@ class Job {
   void TakeEvaluationReport(const JobMember& member, const WorkerReport& report,
                             ClusterActions* actions);
   void SendNextEvaluation(ClusterActions* actions);
-  // What the evaluator, whose stream is new, may not have got.
+  // Sends again the order that the evaluator may have lost with its old stream.
   void RepeatEvaluation(SessionId session, ClusterActions* actions) const;
   SchedulerMessage EvaluateCommand(const CheckpointInfo& checkpoint) const;
   // All workers, but one that decides the end, are done where they are.

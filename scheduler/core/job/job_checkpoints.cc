@@ -80,7 +80,7 @@ bool TakeCheckpoint(const WorkerReport& report, int64_t first_clock,
       return changed;
     }
   }
-  // What is later is of an attempt that the job has gone back from.
+  // Later checkpoints are of an attempt that the job has gone back from.
   RemoveIf(job, [&](const CheckpointInfo& known) {
     return known.clock() >= whole.clock() || known.path() == whole.path();
   });

@@ -17,7 +17,7 @@ namespace syncline::scheduler {
 // The checkpoints that a record has at most; of more the oldest are left out.
 inline constexpr int kCheckpointsMax = 250;
 
-// What the next attempt of a job starts from.
+// The state that the next attempt of a job starts from.
 struct StartPoint {
   int64_t clock = 0;                        // that it trains first
   std::optional<CheckpointInfo> from = {};  // none: the initial values

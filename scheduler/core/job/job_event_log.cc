@@ -178,7 +178,7 @@ void JobEventLog::ObserveCheckpoints(const JobStatus& job, int64_t clock,
 void JobEventLog::ObserveRegimes(const JobStatus& job, int64_t clock,
                                  absl::Time now) {
   if (job.regimes().empty()) return regimes_.clear();
-  // What is new is at the end: mostly there is nothing.
+  // A new change is the last one of the record: mostly there is none.
   if (static_cast<size_t>(job.regimes_size()) == regimes_.size() &&
       RegimeKey(*job.regimes().rbegin()) == regimes_.back()) {
     return;
@@ -193,7 +193,7 @@ void JobEventLog::ObserveRegimes(const JobStatus& job, int64_t clock,
 }
 
 void JobEventLog::Observe(const JobStatus& job, int64_t clock, absl::Time now) {
-  // What has led to a transition goes before it.
+  // The events that have led to a transition go before it.
   ObserveCheckpoints(job, clock, now);
   for (const Evaluation& evaluation : job.evaluations()) {
     if (evaluation.clock() <= evaluation_clock_) continue;

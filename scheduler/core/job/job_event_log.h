@@ -14,9 +14,9 @@
 
 namespace syncline::scheduler {
 
-// What has happened to one job, the oldest first. Most of it is read out of the
-// job's record, each time that has changed; the rest is added by those who see
-// it. Pure, thread-compatible.
+// The events of one job, the oldest first. Most of them are read out of the
+// job's record, each time that it has changed; the others are added by those
+// who see them. Pure, thread-compatible.
 class JobEventLog {
  public:
   // Of more events the oldest are left out.
@@ -61,7 +61,7 @@ class JobEventLog {
   int64_t evaluation_clock_ = -1;
   int64_t checkpoint_clock_ = -1;
   uint32_t checkpoint_attempt_ = 0;
-  // Who is who of JobStatus.regimes: a full history loses one for each new one.
+  // Keys of JobStatus.regimes: a full history loses an entry for each new one.
   std::vector<std::string> regimes_;
   std::string trouble_;
 };

@@ -31,8 +31,8 @@ class RegimePolicy {
   // The mean training loss over the workers.
   void OnLoss(double loss);
   void OnEvaluation(const Evaluation& evaluation);
-  // What a worker has reported: steps made, and seconds of its own work for
-  // them, without its waits for others.
+  // A worker's report: steps made, and seconds of its own work for them,
+  // without its waits for others.
   void OnWork(uint32_t rank, int64_t clock, double seconds, absl::Time now);
 
   // The first rule whose condition has come true and that was not given out

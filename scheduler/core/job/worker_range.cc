@@ -14,7 +14,7 @@ uint32_t HadOf(const JobStatus& job) {
   return static_cast<uint32_t>(job.workers_size());
 }
 
-// What the spec and users say, in SYNC.
+// The range that the spec and users ask for, in SYNC.
 WorkerRange SaidOf(const JobStatus& job) {
   const ResourcesSpec& resources = job.spec().resources();
   WorkerRange range;

@@ -189,7 +189,7 @@ void AppendLengths(const PlanReport& report, std::string* out) {
   }
 }
 
-// What a smaller reserve of copies costs: in SYNC one step pushes all blocks.
+// The cost of a smaller reserve of copies: in SYNC one step pushes all blocks.
 void AppendStall(const JobSpec& spec, const PsPlan& ps, std::string* out) {
   constexpr double kDiskBytesPerSecond = 1e9;
   if (!spec.has_checkpoint() || !spec.checkpoint().has_copy_bytes()) return;

@@ -11,7 +11,7 @@
 
 namespace syncline::ctl {
 
-// What `synctl top` shows at one moment.
+// The data that `synctl top` shows, of one moment.
 struct TopSnapshot {
   ClusterStatus cluster;
   // Those that are not over; the running ones with their workers' progress.

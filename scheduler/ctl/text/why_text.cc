@@ -65,7 +65,7 @@ std::string StragglerText(const JobStatus& job) {
       NameOf(job, least->rank()), 100 * WaitShare(*least), 100 * others);
 }
 
-// What most of the workers' time goes into.
+// The phases that most of the workers' time goes into.
 std::string PhasesText(const JobProgress& progress) {
   double total = 0;
   std::array<std::pair<double, const char*>, 5> phases = {
@@ -133,7 +133,7 @@ std::string StateSince(const JobStatus& job, absl::Time now) {
                       " ago");
 }
 
-// What a queued job waits for is a sentence: "needs 3 workers and 2 ps; ...".
+// The obstacle of a queued job is a sentence: "needs 3 workers and 2 ps; ...".
 std::string ObstacleText(const JobStatus& job) {
   if (job.waiting_for().empty()) return "";
   return absl::StrCat(job.state() == QUEUED ? job.waiting_for()
