@@ -36,8 +36,8 @@ void BufferGradient(const ShardCall& call, uint32_t position,
                   .sample_count = call.push->sample_count});
 }
 
-// What was buffered is applied as it is; the norm came with the push and is of
-// its sum.
+// Applies one buffered gradient by itself. Its norm came with the push and is
+// that of the summed gradient.
 void ApplyAlone(const ShardCall& call, uint32_t position, bool clip_norm,
                 ShardActions* out) {
   const PushFacts& push = *call.push;
@@ -643,7 +643,7 @@ void ConsistencyController::PassCuts(absl::Time now, ShardActions* out) {
 
 bool ConsistencyController::CutIsPassed(const CutSchedule::Cut& cut) const {
   if (!initialised()) return false;
-  // What is scanned at a cut is scanned here to its end.
+  // A scan at a held cut ends here before a routing cut is passed.
   if (cut.use == CutUse::kRouting && cuts_.Holds()) return false;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     if (!active(rank)) continue;

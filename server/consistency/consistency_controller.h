@@ -104,8 +104,8 @@ class ConsistencyController {
   void OnQuorumDelayed(int64_t clock, const absl::Status& why) {
     sync_.OnSetDelayed(clock, why);
   }
-  // What kSendCloses would say now; none: no set is awaited, or no worker has
-  // closed the open clock.
+  // The message of kSendCloses as of now; none: no set is awaited, or no worker
+  // has closed the open clock.
   struct Closes {
     int64_t clock = 0;
     std::vector<uint32_t> ranks;

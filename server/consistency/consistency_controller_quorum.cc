@@ -71,7 +71,7 @@ void ConsistencyController::LeaveBehind(uint32_t rank, int64_t clock,
 
 bool ConsistencyController::IsDropped(uint32_t rank, int64_t clock) const {
   if (!LeavesBehind() || clock < behind_[rank].applied) return false;
-  // What the worker has closed is decided on, but for the open clock.
+  // Clocks that the worker has closed are decided on, but for the open clock.
   return !sync_.AwaitsSet() || clock < sync_.clock();
 }
 

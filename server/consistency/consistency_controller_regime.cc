@@ -35,7 +35,7 @@ absl::Status ConsistencyController::OnRegime(const TrainingRegime& regime,
                      *std::max_element(cut.clocks.begin(), cut.clocks.end())));
   }
   options_.regimes = std::move(regimes);
-  // What was ready for a parked pull may be too old for its clock's new bound.
+  // Blocks that were ready for a parked pull may be too old for its new bound.
   for (ParkedPull& pull : parked_pulls_) {
     if (pull.call.pull->clock >= regime.first_clock) pull.ready_blocks = 0;
   }

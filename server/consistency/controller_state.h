@@ -9,10 +9,10 @@
 
 namespace syncline::ps {
 
-// What a consistency controller knows at a cut that is passed and held. There,
-// each worker has closed all its clocks below the cut and started none above,
-// so the clocks that it has closed are the whole record of its pushes: a repeat
-// of any of them is a duplicate. All dense blocks have initial values.
+// The state of a consistency controller at a cut that is passed and held.
+// There, each worker has closed all its clocks below the cut and started none
+// above, so the clocks that it has closed are the whole record of its pushes: a
+// repeat of any of them is a duplicate. All dense blocks have initial values.
 struct ControllerState {
   struct Worker {
     int64_t closed = 0;  // clocks

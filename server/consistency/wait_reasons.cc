@@ -81,7 +81,7 @@ std::string WaitReasons::OfPull(const ShardCall& call) const {
       pull.clock >= cut->clocks[call.rank]) {
     return OfCut(*cut);
   }
-  // What SYNC has still to apply, no later mode may miss.
+  // No later mode may miss a push that SYNC has still to apply.
   const std::optional<int64_t> bound =
       in_sync_ ? 0 : options_.regimes.At(pull.clock).bound();
   const auto lacks = [&](uint32_t rank) {

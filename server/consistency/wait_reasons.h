@@ -48,7 +48,7 @@ class WaitReasons {
   std::string OfPull(const ShardCall& call) const;
   // The open clock, which ends without the last workers.
   std::string OfSet() const;
-  // Who has to come to the cut, or to end it.
+  // The workers that have to come to the cut, or the member that has to end it.
   std::string OfCut(const CutSchedule::Cut& cut) const;
   absl::Status Overdue(const ShardCall& call, absl::string_view what,
                        int64_t clock, const std::string& why) const;

@@ -34,8 +34,8 @@ enum class PsRpc {
 };
 inline constexpr int kPsRpcCount = 18;
 
-// What a ps counts and samples; common/daemon/metrics_catalogue.cc says what
-// each metric means. The series of jobs are in job_metrics.h. Thread-safe.
+// The counters and samples of a ps; common/daemon/metrics_catalogue.cc says
+// what each metric means. The series of jobs are in job_metrics.h. Thread-safe.
 class PsMetrics {
  public:
   // Values that are sampled from time to time, not counted.

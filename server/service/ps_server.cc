@@ -225,7 +225,7 @@ class PsServerImpl final : public PsServer {
   // store's.
   absl::StatusOr<std::unique_ptr<ColdStore>> OpenSpill(JobConfig* config,
                                                        uint32_t table);
-  // What is read when it is asked for.
+  // Adds the samples that are read when metrics are asked for.
   void Collect(MetricSamples* samples);
   void Tick();
   void SampleMetrics();
@@ -278,7 +278,7 @@ absl::Status PsServerImpl::CheckMemory(const JobConfig& config) const {
 absl::StatusOr<std::unique_ptr<EmbeddingTables>> PsServerImpl::OpenTables(
     JobConfig* config, uint32_t here, uint32_t others_to_come) {
   std::vector<TableBudget::Share> asked;
-  // What a job asks for is for a ps.
+  // A job asks for memory and disk by ps; the `here` shards share them.
   for (const JobConfig::Table& table : config->tables) {
     asked.push_back(
         {table.options.memory_bytes / here, table.disk_bytes / here});

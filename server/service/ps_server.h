@@ -54,9 +54,9 @@ class PsServer {
     // Another ps of a job has been out of reach for some seconds and still is;
     // again every other second. On any thread; must not block. May be null.
     std::function<void(PeerUnreachable)> on_unreachable = nullptr;
-    // What takes the state of a job's shard at checkpoint and routing cuts,
-    // for jobs without JobSpec.checkpoint; asked when a shard opens. Null, here
-    // or as its answer: such cuts are refused.
+    // Gives the taker of a shard's state at checkpoint and routing cuts, for
+    // jobs without JobSpec.checkpoint; asked when a shard opens. Null, here or
+    // as its answer: such cuts are refused.
     std::function<std::shared_ptr<SnapshotTaker>(const std::string& job_id)>
         snapshot_taker = nullptr;
   };

@@ -14,8 +14,8 @@
 
 namespace syncline::ps {
 
-// Who may call the shards of a job on this ps, and by which routing they have
-// to have been chosen. Immutable, hence thread-safe.
+// The members that may call the shards of a job on this ps, and the routing by
+// which they must have chosen the shards. Immutable, hence thread-safe.
 struct JobAccess {
   std::string job_id;
   std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"

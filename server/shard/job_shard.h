@@ -144,8 +144,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   };
   absl::StatusOr<std::optional<Proposal>> ProposedRegime(
       const Caller& caller) const;
-  // What the controller knows at a cut that is passed and held, and the job's
-  // clocks. Errors: as Export.
+  // The controller's state at a cut that is passed and held, and the clocks of
+  // the job. Errors: as Export.
   absl::StatusOr<ControllerState> StateAtCut(uint64_t cut_id,
                                              int64_t* total_clocks) const;
   // Runs `task` in the lane of a dense block while the cut is held, or while

@@ -90,7 +90,7 @@ void JobShard::ApplyAction(const ShardAction& action, StepBatch* batch) {
 
 void JobShard::TakeSnapshot(const ShardAction& action, StepBatch* batch) {
   if (snapshots_ == nullptr) return;
-  // What the cut holds back has changed nothing yet.
+  // Calls that the cut holds back have changed nothing yet.
   const absl::StatusOr<ControllerState> state =
       controller_.Export(action.cut_id);
   if (!state.ok()) return;  // the shard was closed

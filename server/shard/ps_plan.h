@@ -24,8 +24,8 @@ namespace syncline::ps {
 absl::StatusOr<std::vector<PsPlan>> PlanPs(
     const JobSpec& spec, absl::Span<const TensorSize> tensors);
 
-// What CheckpointSpec.copy_bytes makes of the state of such blocks. 0: the job
-// has no checkpoints.
+// The bytes that CheckpointSpec.copy_bytes allows for copies of such blocks. 0:
+// the job has no checkpoints.
 uint64_t CopyBytes(const OptimizerParams& optimizer,
                    absl::Span<const size_t> counts,
                    const std::optional<CheckpointSpec>& checkpoint);

@@ -19,8 +19,8 @@
 
 namespace syncline::ps {
 
-// What is exported of a shard: all of it, or the blocks and slots that another
-// shard is to get.
+// The part of a shard to export: all of it, or the blocks and slots that
+// another shard is to get.
 struct ShardSelection {
   std::optional<std::vector<uint32_t>> blocks = {};  // global ids
   // By table.

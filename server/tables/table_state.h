@@ -39,7 +39,7 @@ struct RowCursor {
   uint64_t from = 0;                                   // position
 };
 
-// What a lane knows of a table besides its rows and filters.
+// The state of a lane's part of a table, besides its rows and filters.
 struct TableLaneState {
   TableStats counts;  // sizes are 0
   std::vector<HotKeys::Entry> hot_keys;

@@ -11,8 +11,8 @@
 
 namespace syncline::worker {
 
-// What a rank's client hands on to the one that takes its place when the job's
-// routing changes. Used by one client at a time.
+// The state that a rank's client hands on to the one that takes its place when
+// the job's routing changes. Used by one client at a time.
 struct CarryOver {
   // Of the cuts that the rank has announced; none before the first client.
   std::optional<CutCoordinator> cuts;

@@ -35,7 +35,7 @@ FanoutCall::Peer PeerOf(const Participant& ps) {
           ps.member().address()};
 }
 
-// What a routing is about.
+// The part of an assignment that its routing is about.
 JobAssignment RoutedPart(const JobAssignment& assignment) {
   JobAssignment part;
   part.set_job_id(assignment.job_id());

@@ -76,7 +76,7 @@ class CurrentRouting {
   mutable Mutex mu_;
   CondVar cancelled_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  // What the routing is about; the rest of the job's assignment is left out.
+  // The part of the job's assignment that the routing is about, and no other.
   JobAssignment assignment_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const RoutedJob> job_ ABSL_GUARDED_BY(mu_);
 };

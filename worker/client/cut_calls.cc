@@ -157,7 +157,7 @@ absl::StatusOr<CutAction> CutCalls::AwaitOutcome(uint64_t name,
     SYNCLINE_RETURN_IF_ERROR(calls_->Wait());
     actions.clear();
     GiveAnswers(&actions);
-    // What a failed cut leaves behind is sent, too, before the caller goes on.
+    // Messages that end a failed cut are sent, too, before the caller goes on.
     if (outcome.has_value() && actions.empty()) return *outcome;
     if (!actions.empty()) {
       // Before what the answers have brought, which is later and so counts.

@@ -103,8 +103,8 @@ class CutCalls {
   // the cut's.
   std::optional<TrainingRegime> regime_;
   uint64_t committed_ = 0;  // its name, once it is in force
-  // What the coordinator asks for where it goes on with these shards, until the
-  // first call.
+  // Messages that the coordinator asks for where it goes on with these shards,
+  // until the first call sends them.
   CutActions unsent_;
   Mutex mu_;
   std::vector<Answered> answered_ ABSL_GUARDED_BY(mu_);

@@ -26,15 +26,15 @@ namespace syncline::worker {
 //              masking). Source: Lin et al. 2018, "Deep Gradient Compression"
 //   kTernGrad  sent = g by chance, unbiased; nothing is kept
 //
-// Gradients are of the summed loss. What is kept is of the samples of its step:
-// a step of another number of samples takes it in proportion, as their means
+// Gradients are of the summed loss. A residual is of the samples of its step: a
+// step of another number of samples takes it in proportion, as their means
 // would.
 //
-// What stays whole, and out of the residuals: running means, and every block
-// that is not finite, so that the ps finds it and does as the job's policy
-// says. The residuals of such a block stay as they are.
+// Running means stay whole, and out of the residuals. So does every block that
+// is not finite, so that the ps finds it and does as the job's policy says. The
+// residuals of such a block stay as they are.
 //
-// A step that no gradient of is applied must not change them either. In a job
+// A step of which no gradient is applied must not change them either. In a job
 // that may skip steps after they were sent (`may_be_undone`), they are kept as
 // they were until the next step says what has become of this one. A step that
 // is abandoned before anything is sent is no step here.
@@ -80,8 +80,8 @@ class GradientCompressor {
   // The clock of the step that was begun last; -1: none.
   int64_t clock() const { return clock_; }
 
-  // What a tensor's next gradient is added to; of kDgc v. Empty: nothing is
-  // kept. For tests.
+  // The residual that a tensor's next gradient is added to; of kDgc v. Empty:
+  // nothing is kept. For tests.
   absl::Span<const float> residual(uint32_t tensor) const;
 
  private:

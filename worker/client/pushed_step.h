@@ -32,7 +32,7 @@ class PushedStep {
   bool has_gradient() const { return step_.sample_count > 0; }
   bool abandoned() const { return abandoned_; }
   bool pulls() const { return step_.pull; }
-  // Whose gradients are pushed, by table; none once the step is abandoned.
+  // The rows whose gradients are pushed, by table; none of an abandoned step.
   absl::Span<RowBatch* const> rows() const { return step_.rows; }
 
   // The header of a push of `blocks` to `shard`.

@@ -11,9 +11,9 @@
 
 namespace syncline::worker {
 
-// What a message costs its sender: alpha + bytes x beta seconds. All ranks have
-// the same, so all choose the same. A run is replayed with the model that it
-// wrote down.
+// The cost of a message to its sender: alpha + bytes x beta seconds. All ranks
+// have the same model, so all choose the same algorithms. A run is replayed
+// with the model that it wrote down.
 // Source: Hockney, Parallel Computing 1994; the costs of algorithms as in
 // Thakur, Rabenseifner and Gropp, IJHPCA 2005.
 struct CollectiveModel {
@@ -41,7 +41,7 @@ double PredictAllReduce(const CollectiveModel& model,
                         CollectiveAlgorithm algorithm, size_t count,
                         uint32_t ranks);
 
-// What a job allows.
+// The bits of sums that a job allows.
 enum class CollectiveBits {
   kRankOrder,  // only what adds in rank order: the bits of any other owner
   kAny,

@@ -9,18 +9,18 @@
 
 namespace syncline::worker {
 
-// What a collective does with a vector of float32 that each rank has. A part is
-// what PartOf says; its owner is the rank of that number.
+// The effect of a collective on a vector of float32 that each rank has. A part
+// is what PartOf says; its owner is the rank of that number.
 enum class CollectiveKind {
   kReduceScatter = 0,  // each owner has the sum of its part
   kAllGather = 1,      // every rank has every owner's part
   kAllReduce = 2,      // every rank has the sum of everything
 };
 
-// How. Sums of kExchange and kDirect have the same bits: ((g0 + g1) + g2) ...,
-// in rank order. So do those of every job that has its blocks' owners sum them.
-// kRing adds a part's gradients in the order of the ring, from the rank behind
-// the owner on; kTree adds those of subtrees.
+// The algorithm of a collective. Sums of kExchange and kDirect have the same
+// bits: ((g0 + g1) + g2) ..., in rank order. So do those of every job that has
+// its blocks' owners sum them. kRing adds a part's gradients in the order of
+// the ring, from the rank behind the owner on; kTree adds those of subtrees.
 enum class CollectiveAlgorithm {
   kExchange = 0,  // each sends all to each: one round. Up to
                   // kExchangeElementsMax; longer ones are kDirect
@@ -44,8 +44,8 @@ struct ElementRange {
 // multiples of 16 allow, in rank order; the last ones may be empty.
 ElementRange PartOf(size_t count, uint32_t rank, uint32_t ranks);
 
-// What one rank does for a collective: steps of which each begins when those
-// before it have ended. Both sides of a message give it the same `message`.
+// A step of one rank in a collective. It begins when those before it have
+// ended. Both sides of a message give it the same `message`.
 struct CollectiveStep {
   enum class Kind {
     kSend,      // own elements

@@ -128,7 +128,7 @@ class Collectives::Running
     }
     float* const values = own.data();
     const auto kind = step.kind;
-    // What is added at once needs no scratch, and there may be none.
+    // A kAdd adds its bytes at once: it needs no scratch, and may have none.
     float* const scratch = kind == CollectiveStep::Kind::kAdd
                                ? nullptr
                                : scratch_.data() + step.scratch;

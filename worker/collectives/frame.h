@@ -10,8 +10,8 @@
 
 namespace syncline::worker {
 
-// What two ranks say to each other over a stream of bytes: frames of a header
-// of 64 bytes, and a payload that is padded with zeros to a multiple of 64, so
+// The frames that two ranks send each other over a stream of bytes: a header of
+// 64 bytes, and a payload that is padded with zeros to a multiple of 64, so
 // that everything starts at a multiple of 64 bytes. The layout is drawn in
 // worker/collectives/README.md. The header has a checksum. Payloads have none
 // but those of TCP.

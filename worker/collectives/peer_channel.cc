@@ -187,7 +187,7 @@ void PeerChannel::EndSwapWith(absl::Span<const uint8_t> bytes) {
 
 absl::Span<const absl::Span<const uint8_t>> PeerChannel::Output(
     size_t pieces_max) {
-  // What must end the group sends nothing more, but what End leaves.
+  // After a failure nothing more is sent, but for the last frame of End.
   if (!failure_.ok() && !failed_) return {};
   if (out_ == nullptr) StartFrame();
   if (out_ == nullptr) return {};

@@ -35,8 +35,8 @@ class PeerChannel {
  public:
   static constexpr size_t kEagerMax = 8 << 10;
   static constexpr size_t kEagerBytes = 512 << 10;
-  // What is sent unasked is bounded by kEagerBytes, and by the two swaps that a
-  // rank can be ahead.
+  // Bytes that are sent unasked are bounded by kEagerBytes, and by the two
+  // swaps that a rank can be ahead.
   static constexpr size_t kParkedBytesMax = kEagerBytes + 4 * kSwapBytesMax;
   static constexpr size_t kMessagesMax = 1 << 16;  // of each kind
 

@@ -60,7 +60,7 @@ class PeerMeeting {
   PeerMeeting(const PeerMeeting&) = delete;
   PeerMeeting& operator=(const PeerMeeting&) = delete;
 
-  // What this rank tells `peer`. Thread-safe; the same at each call.
+  // This rank's invitation to `peer`. Thread-safe; the same at each call.
   PeerInvitation InvitationFor(uint32_t peer) const;
   // Takes what a lower rank has told this one. Thread-safe. Errors:
   // InvalidArgument: it cannot be an invitation; a rank that is not lower.

@@ -21,7 +21,7 @@
 
 namespace syncline::worker {
 
-// Who this rank is to meet, and what they show each other.
+// The ranks that this rank is to meet, and the pass that they show each other.
 struct PeerGroupPlan {
   PeerMeeting::Options meeting;
   JobPass pass;

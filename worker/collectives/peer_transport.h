@@ -19,8 +19,8 @@ namespace syncline::worker {
 // ranks in a group's life: the clock makes it so.
 struct PeerTag {
   int64_t clock = 0;
-  // What kind of message it is. Kinds below kFirstFreeKind are taken by the
-  // algorithms of this room.
+  // The kind of the message. Kinds below kFirstFreeKind are taken by the
+  // algorithms of this folder.
   uint32_t kind = 0;
   // Which of its kind: a block, a bucket, a segment.
   uint32_t item = 0;
@@ -66,7 +66,7 @@ inline ConstPeerMemory BytesOf(absl::Span<const float> values) {
           values.size() * sizeof(float)};
 }
 
-// Who the ranks of a group are, for its messages and errors. The same at all
+// The ranks of a group, as its messages and errors name them. The same at all
 // ranks but for `rank`.
 struct PeerGroup {
   struct Peer {

@@ -76,7 +76,7 @@ class SharedRing {
   uint8_t* const own_ring_;
   const uint8_t* const other_ring_;
   const size_t capacity_;
-  // What this side knows by itself.
+  // This side's own state, which is not in shared memory.
   uint64_t put_ = 0;
   uint64_t produced_ = 0;
   uint64_t consumed_ = 0;

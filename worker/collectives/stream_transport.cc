@@ -234,7 +234,7 @@ void StreamTransport::CheckTime(absl::Time now) {
     if (!link.channel->failure().ok()) late.push_back(&link);
   }
   if (late.empty()) return;
-  // Who waits for the one that is missing is late, too. The one that has said
+  // Ranks that wait for the missing one are late, too. The one that has said
   // nothing for the longest time is named first.
   std::stable_sort(late.begin(), late.end(), [](const Link* a, const Link* b) {
     return a->heard < b->heard;
@@ -384,7 +384,7 @@ absl::Status StreamTransport::SwapAll(const PeerTag& tag,
       deadline);
   MutexLock lock(&mu_);
   if (!status_.ok()) {
-    // What ended the group need not know of the swap.
+    // The error that ended the group need not name the swap.
     const std::string swap = SwapText(tag);
     if (absl::StrContains(status_.message(), swap)) return status_;
     return absl::Status(status_.code(),

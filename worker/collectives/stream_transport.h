@@ -85,7 +85,7 @@ class StreamTransport : public PeerTransport {
     uint64_t frames = 0;
     absl::Time heard = absl::InfinitePast();
   };
-  // Who drives.
+  // The thread that drives the streams.
   enum class Driver { kNone, kAwait, kOwnThread };
 
   void Post(uint32_t peer, Done* done,

@@ -80,7 +80,7 @@ absl::StatusOr<bool> TcpStream::PumpIn(PeerChannel* channel) {
   OfferStaged(channel);
   size_t moved = 0;
   while (moved < kPumpBytesMax && channel->failure().ok()) {
-    // What was not taken is short, and goes to the front.
+    // Bytes that were not taken are few, and go to the front.
     if (begin_ > 0) {
       std::memmove(staged_.data(), staged_.data() + begin_, end_ - begin_);
       end_ -= begin_;

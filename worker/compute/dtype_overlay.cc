@@ -55,8 +55,8 @@ class Planner {
     return Is16Bit(overlay_.graph.values[v].dtype);
   }
 
-  // What depends on the batch. The rest, a bias or a factor, does not decide
-  // about types.
+  // Marks the values that depend on the batch. The others, a bias or a factor,
+  // do not decide about types.
   void FindData() {
     for (const ValueId v : spec_.data) {
       if (v != kNoValue) is_data_[v] = true;

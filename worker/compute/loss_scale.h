@@ -29,12 +29,12 @@ class LossScale {
 
   // A power of two. The mean loss of a batch is multiplied by it.
   float scale() const { return scale_; }
-  // What the gradient of the summed loss of `batch_size` samples is multiplied
-  // by for that: scale() / batch_size, with the latter rounded up to a power of
-  // two, so that it is a power of two, too. > 0.
+  // The factor for the gradient of the summed loss of `batch_size` samples that
+  // does so: scale() / batch_size, with the latter rounded up to a power of
+  // two, so that the factor is one, too. > 0.
   float FactorFor(int64_t batch_size) const;
 
-  // What follows from a step.
+  // The outcome of a step.
   enum class Event {
     kGood,
     kRaised,     // good, as were all of the window; the scale has doubled

@@ -12,7 +12,7 @@
 
 namespace syncline::worker {
 
-// What a worker process computes on, as --device says.
+// The device that a worker process computes on, as --device says.
 struct WorkerDevice {
   std::unique_ptr<Device> gpu;  // null: the processors of this machine
   std::string why_no_gpu;       // where it is null, for people

@@ -70,7 +70,7 @@ absl::StatusOr<int64_t> MessageBytes(const JobSpec& spec,
   return bytes;
 }
 
-// What compression takes of a rank.
+// The bytes that compression takes of a rank.
 absl::StatusOr<int64_t> ResidualBytes(const JobSpec& spec,
                                       const TrainingGraph& training) {
   SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
@@ -91,8 +91,8 @@ std::vector<Strategy> StrategiesOf(const JobSpec& spec) {
   return strategies;
 }
 
-// What the rank that owns most holds besides its executor. Where the strategy
-// changes from one without ps to another one, it holds the state of both.
+// Plans the memory of the rank that owns most, but for its executor. Where the
+// strategy changes from one without ps to another, it holds both states.
 absl::Status PlanAmongWorkers(const JobSpec& spec,
                               absl::Span<const Strategy> strategies,
                               const TrainingGraph& training, WorkerPlan* plan) {

@@ -140,7 +140,7 @@ class Preparation {
     }
   }
 
-  // What the workers have that ps have otherwise.
+  // Checks the state that workers have where no ps has it.
   void CheckAmongWorkers() {
     const auto blocks =
         OwnedBlocks(TensorSizesOf(job_.training),

@@ -96,9 +96,9 @@ struct PrepareOptions {
   GoOnCheck go_on = nullptr;
 };
 
-// What the executor of a job computes on; null: this machine's processors.
-// Errors: FailedPrecondition, in words for a job's problems: the job wants a
-// GPU and there is none, or the GPU has failed.
+// The device that a job's executor computes on; null: this machine's
+// processors. Errors: FailedPrecondition, in words for a job's problems: the
+// job wants a GPU and there is none, or the GPU has failed.
 absl::StatusOr<Device*> ChooseDevice(ResourcesSpec::Device wanted,
                                      const PrepareOptions& options);
 

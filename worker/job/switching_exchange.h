@@ -152,7 +152,7 @@ class SwitchingExchange final : public ParameterExchange {
   // Goes on by the change that was prepared.
   absl::Status Activate(const RegimeSchedule& regimes, int64_t clock);
   absl::Status Join(const Change& change, int64_t clock);
-  // What Cancel ends, and left_out asks.
+  // Shows the present exchanges to Cancel, which ends them, and to left_out.
   void ShowMembers() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

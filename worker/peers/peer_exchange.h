@@ -73,7 +73,7 @@ class PeerExchange : public ParameterExchange {
     ClientTelemetry telemetry = {};
     // Of the job; label and ranks are filled in. None: it makes none.
     std::optional<PeerCheckpoints::Options> checkpoints = {};
-    // What the job begins with. Null: the chief's initial values.
+    // The state that the job begins with. Null: the chief's initial values.
     std::shared_ptr<const StartFiles> start = nullptr;
     // Takes the memory of the state; an error ends that. May be null.
     GoOnCheck go_on = nullptr;
@@ -139,7 +139,7 @@ class PeerExchange : public ParameterExchange {
 
   // --- Where the strategy changes, between two steps (peer_exchange_switch.cc)
 
-  // What the chief has announced for the clock of the next step.
+  // The change that the chief has announced for the clock of the next step.
   struct AnnouncedSwitch {
     uint64_t cut_id = 0;
     TrainingRegime::Strategy strategy = TrainingRegime::Strategy::kAllReduce;
@@ -170,7 +170,7 @@ class PeerExchange : public ParameterExchange {
   absl::Status RestoreFrom(const PeerExchange& before, int64_t clock);
 
  private:
-  // What a callback has to tell the thread that calls.
+  // An event that a callback passes on to the thread that calls.
   struct News {
     PeerMessage kind = kFacts;
     uint32_t from = 0;

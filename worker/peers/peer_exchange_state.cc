@@ -1,5 +1,5 @@
-// What PeerExchange does between steps: the first values, cuts, and what all
-// steps have left out.
+// PeerExchange between steps: the first values, cuts, and the counts of what
+// all steps have left out.
 
 #include <algorithm>
 #include <cstring>

@@ -23,8 +23,8 @@
 
 namespace syncline::worker {
 
-// What PeerExchange's messages are made of: fixed layouts in the byte order of
-// this machine, which all ranks share, as floats do.
+// The parts of PeerExchange's messages: fixed layouts in the byte order of this
+// machine, which all ranks share, as floats do.
 
 // Of kFacts, kInitHead and kCounts.
 struct FactsMessage {

@@ -33,7 +33,7 @@ namespace syncline::worker {
 // different clocks.
 class StartFiles {
  public:
-  // What the job has counted until then.
+  // The counts of the job up to the checkpoint.
   struct Counts {
     uint64_t skipped_clocks = 0;
     int64_t skipped_through = 0;

@@ -21,7 +21,7 @@
 
 namespace syncline::worker {
 
-// What every rank tells every other one of its step.
+// The facts of its step that every rank tells every other one.
 struct StepFacts {
   uint64_t sample_count = 0;  // 0: it has no gradient
   bool abandoned = false;     // because its loss is not finite
@@ -160,7 +160,7 @@ class StepReduction {
   // all that was found, sums over all ranks too.
   uint64_t found_of(uint32_t rank) const { return found_[rank]; }
   uint64_t found() const { return found_total_; }
-  // What was found last, in words; OK: nothing.
+  // The gradient that was found last, in words; OK: none was.
   const absl::Status& last_found() const { return last_found_; }
   // Steps that ranks left out while others' were applied.
   uint64_t left_out() const { return left_out_; }

@@ -12,7 +12,7 @@
 
 namespace syncline::worker {
 
-// What the ranks of a job tell each other before its strategy changes at a
+// The messages between the ranks of a job before its strategy changes at a
 // clock: each rank says to the chief whether it has its part of the state, and
 // the chief says to each whether the change comes about. So a change that one
 // rank cannot make is made by none.
@@ -24,7 +24,7 @@ namespace syncline::worker {
 // PeerLink::Await's, and end the group; what a rank could not do does not.
 class SwitchTalk {
  public:
-  // What a rank says.
+  // The message of a rank to the chief.
   struct Ready {
     absl::Status status;  // why it cannot go on with the other strategy
     uint64_t found = 0;   // StepReduction::found()

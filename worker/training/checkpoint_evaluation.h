@@ -56,9 +56,9 @@ class CheckpointEvaluation {
   absl::Status Evaluate(const CheckpointInfo& checkpoint)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the scheduler says: the next checkpoint, in place of one that still
-  // waits; without one: no other one comes. What was evaluated last is told
-  // again if it is asked for again. Thread-safe.
+  // Takes the scheduler's command: the next checkpoint, in place of one that
+  // still waits; without one: no other one comes. The last evaluation is told
+  // again if its checkpoint is asked for again. Thread-safe.
   void Request(const EvaluateCheckpoint& command) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends Run with Cancelled; a batch that is being computed is finished first.
   // Thread-safe.
@@ -91,7 +91,7 @@ class CheckpointEvaluation {
   bool may_mark_ = true;  // it could, so far
   bool read_ = false;     // the values of the one under way
   std::string best_;      // that is marked; empty: none
-  // What was told last: an evaluation, or why there is none.
+  // The last answer: an evaluation, or why there is none.
   std::string answered_;
   std::optional<Evaluation> evaluation_;
   std::string error_;

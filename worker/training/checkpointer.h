@@ -132,7 +132,7 @@ class Checkpointer {
   bool IsResult(int64_t clock) const {
     return EvaluatesCheckpoints(job_.spec()) && clock == epochs_.clocks_total;
   }
-  // What the thread does.
+  // The thread's work: makes the checkpoint whole that was written.
   void WriteNext() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MakeWhole(Written* written);
   void Fail(int64_t clock, bool requested, const absl::Status& why);

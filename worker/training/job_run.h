@@ -130,7 +130,7 @@ class JobRun {
   void ReleaseMemory();
 
   void UploadProfile(const std::string& name, const StepProfile& profile);
-  // What the process's metrics say of this job.
+  // The values of this job in the process's metrics.
   WorkerMetrics::Job MetricsJob() const;
   // The way of this rank to the parameters.
   absl::StatusOr<JobExchange> MakeExchange() const;

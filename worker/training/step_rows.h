@@ -46,7 +46,7 @@ class StepRows {
   // The gradients of `clock`, of so many samples, are known: applies them to
   // the cached rows.
   void OnGradient(int64_t clock, uint64_t samples);
-  // What was read for the next step does not count: Ready reads it again.
+  // Rows that were read for the next step do not count: Ready reads them again.
   void Forget() { next_clock_ = -1; }
   // The rows of Next have been read: caches them.
   void OnPulled(int64_t clock);

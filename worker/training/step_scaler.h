@@ -43,8 +43,8 @@ class StepScaler {
   // `overflow`: Executor::StepResult's.
   void OnGradient(int64_t clock, uint64_t samples, const std::string& overflow);
 
-  // What another process goes on with, after Settle; none: nothing changes it,
-  // or ranks differ.
+  // The state that another process goes on with, after Settle; none: no step
+  // changes the scale, or ranks differ.
   std::optional<LossScale::State> StateOfAllRanks(int64_t clock) const;
   // Of the next step; 0: the job has none.
   double scale() const { return scales_ ? scale_.scale() : 0; }

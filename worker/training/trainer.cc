@@ -221,9 +221,9 @@ absl::Status Trainer::BeforeStep(int64_t clock) {
     checkpoints_->PutOff(clock);
     return absl::OkStatus();
   }
-  // Who writes a checkpoint must not change while it is written. A change that
-  // comes too late for the job's clocks keeps no checkpoint from being made,
-  // least of all that of the result.
+  // The members that write a checkpoint must not change while it is written. A
+  // change that comes too late for the job's clocks keeps no checkpoint from
+  // being made, least of all that of the result.
   if (changer_->WantsStrategy() && !checkpoints_->IsOpen() &&
       clock + 2 < epochs_.clocks_total) {
     checkpoints_->PutOff(clock);
@@ -262,7 +262,7 @@ absl::Status Trainer::FollowRegimes(int64_t clock) {
                             parameters_.FollowRegimes(clock));
   if (regimes == job_.regimes) return absl::OkStatus();  // it came to nothing
   if (options_.on_regimes != nullptr) options_.on_regimes(regimes);
-  // What this rank has read may be older than the regime allows.
+  // Rows that this rank has read may be older than the regime allows.
   if (rows_.has_value()) rows_->Forget();
   return parameters_.Pull(clock);
 }

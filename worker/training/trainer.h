@@ -173,7 +173,7 @@ class Trainer {
   absl::Status LeaveOut(int64_t clock, int64_t* next);
   // Has the cuts announced that are due where step `clock` is the next.
   absl::Status BeforeStep(int64_t clock);
-  // What cuts ask for where all steps before `clock` are made.
+  // Does the work of the cuts where all steps before `clock` are made.
   absl::Status AfterStep(int64_t clock);
   // The regime may change with step `clock`: has it changed there, and follows
   // what the shards say.

@@ -24,7 +24,7 @@ struct DataRoot {
   bool bounded = false;
   // Of a bounded root: the name of a folder in it that is not entered either.
   std::string closed = {};
-  // Whose data it has, for messages; empty: no tenant's.
+  // The tenant whose data it has, for messages; empty: no tenant's.
   std::string tenant = {};
 };
 

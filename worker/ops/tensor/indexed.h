@@ -23,7 +23,7 @@ absl::StatusOr<IndexedShape> PartsByTuple(const TensorType& data,
 // Errors: InvalidArgument: the indices are neither int32 nor int64.
 absl::Status CheckIndexType(const TensorType& indices);
 
-// What IndexedKernels::find has reported.
+// The error for a place that IndexedKernels::find has reported.
 absl::Status ExplainIndex(const DataError& error);
 
 }  // namespace syncline::worker
