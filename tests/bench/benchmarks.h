@@ -72,8 +72,8 @@ absl::Status RunCollectiveBench(const BenchOptions& options, Report* report);
 // into two ps against reading them.
 absl::Status RunCheckpointBench(const BenchOptions& options, Report* report);
 
-// What idle members cost a scheduler: its control loop with real messages, and
-// no gRPC.
+// The cost of idle members to a scheduler: its control loop with real messages,
+// and no gRPC.
 absl::Status RunSchedulerBench(const BenchOptions& options, Report* report);
 
 }  // namespace syncline

@@ -98,7 +98,7 @@ absl::Status End(PsFixture* fixture, const PlainWorker& chief,
       MakeContext(absl::Now() + kWaitMax).get(), end, &ended));
 }
 
-// What the file system can do: the same number of bytes from memory.
+// Seconds in which the file system writes the same number of bytes from memory.
 absl::StatusOr<double> WriteAndSync(const std::string& path, uint64_t bytes,
                                     const std::string& piece) {
   const absl::Time begin = absl::Now();

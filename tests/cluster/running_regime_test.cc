@@ -1,8 +1,8 @@
 // Goal: a job changes how it trains while it runs, without a restart, as a user
 // asks with synctl: all steps of all workers count, and where the order of
 // gradients does not matter the model has the bits of a job that never changed.
-// What cannot be has one clear message. A ps that is lost or frozen while the
-// regime changes leaves the old regime, or fails the job by name.
+// An impossible change has one clear message. A ps that is lost or frozen while
+// the regime changes leaves the old regime, or fails the job by name.
 // Method: the real executables.
 
 #include <csignal>

@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_TESTS_COMPONENT_CHECKPOINT_FIXTURE_H_
 #define SYNCLINE_TESTS_COMPONENT_CHECKPOINT_FIXTURE_H_
 
-// What the parts of checkpoint_test share: a chief that makes checkpoints of
-// real servers in this process, what is in their files, and small jobs that
+// The common parts of checkpoint_test: a chief that makes checkpoints of real
+// servers in this process, the contents of their files, and small jobs that
 // have made some steps.
 
 #include <algorithm>
@@ -185,7 +185,7 @@ class SavingJobTest : public ::testing::Test {
     return FolderOf(dir_.path(), cut_id, clock_);
   }
   std::string JobFolder() const { return absl::StrCat(dir_.path(), "/", kJob); }
-  // What a job of the same options says that starts from there.
+  // The answer to a job of the same options that starts from there.
   absl::Status StartFrom(const CheckpointInfo& info,
                          std::function<void(PsFixture::Options*)> change = {}) {
     PsFixture::Options options = one_.options;

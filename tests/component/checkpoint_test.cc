@@ -401,7 +401,7 @@ TEST_F(CheckpointFailureTest, ACutIsLeftOutWhileAWriterHangs) {
 
 TEST_F(CheckpointFailureTest, OnlyTheLatestAreKept) {
   std::vector<std::string> paths;
-  // What a killed writer has left.
+  // A folder that a killed writer has left.
   fs::create_directories(FolderOf(dir_.path(), 2, 1));
   ASSERT_OK(WriteFileAtomically(
       absl::StrCat(FolderOf(dir_.path(), 2, 1), "/", ShardFileName(0, 1)),

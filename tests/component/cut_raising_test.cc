@@ -146,8 +146,8 @@ class CutRaisingTest : public ::testing::TestWithParam<ConsistencySpec::Mode> {
     }
     return absl::OkStatus();
   }
-  // What SGD at rate 1 makes of the steps below the cut. In SYNC the mean of
-  // the workers' gradients counts.
+  // The value that SGD at rate 1 reaches with the steps below the cut. In SYNC
+  // the mean of the workers' gradients counts.
   static float ValueAt(const std::vector<int64_t>& clocks) {
     double value = 0;
     for (uint32_t rank = 0; rank < kWorkers; ++rank) {

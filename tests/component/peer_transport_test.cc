@@ -242,8 +242,8 @@ TEST_P(PeerTransportTest, AllReduceHasTheBitsOfTheRankOrder) {
   }
 }
 
-// What is short is swapped, without a message that would be open with the rank
-// that has left.
+// A short vector is swapped, so that no message is open with the rank that has
+// left.
 TEST_P(PeerTransportTest, ASwapWithARankThatHasLeftEndsAndNamesIt) {
   Group group = Connect(3, GetParam());
   group[2].reset();
@@ -503,7 +503,7 @@ TEST(PeerPortTest, ATokenIsGoodForOneConnection) {
   one->reset();
   char byte;
   EXPECT_LE(recv(second, &byte, 1, 0), 0);
-  // What the first one sends after its hello must be frames of the epoch.
+  // The bytes of the first one behind its hello must be frames of the epoch.
   FrameHeader frame;
   frame.type = FrameHeader::Type::kReady;
   frame.epoch = 9;

@@ -52,7 +52,7 @@ TEST(PsServerRoutingTest, AChangeThatFailsClosesNoLaterOpeningOfTheJob) {
   EXPECT_EQ(pulled, values);
 }
 
-// What is pushed after the hold is in no state that was exported under it.
+// A push after the hold is in no state that was exported under it.
 TEST(PsServerRoutingTest, ARoutingIsLeftAtACutThatIsStillHeld) {
   PsFixture fixture({});
   ps::PsServer& server = fixture.server(0);

@@ -282,7 +282,7 @@ TEST_F(SchedulerTenantsTest, AnothersCheckpointIsNoStart) {
   EXPECT_OK(SubmitAs("olga", spec).status());
 }
 
-// What tenants have written is not for others when their tokens are gone.
+// A tenant's checkpoints are not for others when the tenant's token is gone.
 TEST_F(SchedulerTenantsTest, ATenantsCheckpointOutlivesItsLastToken) {
   ASSERT_OK(SubmitAs("acme", TinyJob(1, 1)).status());
   WriteWithoutTenants();

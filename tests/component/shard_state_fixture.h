@@ -29,7 +29,7 @@ namespace syncline {
 
 inline constexpr int64_t kTotalClocks = 40;
 
-// What states say, wherever lanes, partitions and pieces were cut.
+// The contents of states, wherever lanes, partitions and pieces were cut.
 struct Contents {
   std::map<std::pair<uint32_t, uint32_t>, std::string> arrays;  // block, array
   std::map<uint32_t, int64_t> updates;                          // by block

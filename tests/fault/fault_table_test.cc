@@ -157,7 +157,7 @@ class FaultTableTest : public testing::Test {
     ASSERT_NO_FATAL_FAILURE(Restart(victim, {}));
   }
 
-  // What every process reaches, a ps does: a checkpoint's manifest.
+  // A point that every process reaches is tried in a ps: it renames a manifest.
   void TryAll(const std::string& process, const std::string& action) {
     for (const FaultPointInfo& info : FaultPoints()) {
       if (info.is_mutant) continue;

@@ -81,8 +81,8 @@ class HybridTest : public ::testing::Test {
     return cluster_.Submit(File(job));
   }
 
-  // What a job that has succeeded has trained: its dense part, and what an
-  // evaluation, which reads the rows as well, makes of all of it.
+  // The result of a job that has succeeded: its dense part, and the scores of
+  // an evaluation, which reads the rows as well.
   struct Trained {
     std::string model;
     double loss = 0;

@@ -180,7 +180,7 @@ TEST_F(RestartTest, ACancelledJobIsResumedWithTheSameBits) {
   EXPECT_EQ(submitted.exit.code, 0) << submitted.err;
   EXPECT_TRUE(ModelOf("j-0004") == reference);
 
-  // What cannot go on is refused before it is sent.
+  // A job that cannot go on from there is refused before it is sent.
   fewer.mutable_training()->set_batch_size(4);
   ASSERT_OK_AND_ASSIGN(
       const auto refused,

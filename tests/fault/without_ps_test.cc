@@ -230,7 +230,7 @@ TEST_F(WithoutPsRestartTest, AJobGoesOnWithAnotherStrategy) {
                        cluster_.Synctl({"resume", cancelled}));
   EXPECT_EQ(resumed.exit.code, 0) << resumed.err;
   EXPECT_TRUE(ModelOf("j-0003") == reference);
-  // What ranks have written, for ps; what ps have written, for ranks.
+  // Checkpoints that ranks have written, for ps; those of ps, for ranks.
   struct {
     Strategy strategy;
     std::string from;

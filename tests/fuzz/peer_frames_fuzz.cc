@@ -1,6 +1,6 @@
-// What a rank may receive of another: any bytes, in any pieces, into a channel
-// that waits for some messages and has some to send. The channel takes or
-// refuses them; it does not grow beyond its bounds.
+// The bytes that a rank may receive of another: any bytes, in any pieces, into
+// a channel that waits for some messages and has some to send. The channel
+// takes or refuses them; it does not grow beyond its bounds.
 
 #include <cstddef>
 #include <cstdint>

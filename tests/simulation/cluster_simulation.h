@@ -57,8 +57,8 @@ class ClusterSimulation {
   // keep-alive, and that ended well.
   int outlived_freezes() const { return outlived_freezes_; }
   int repeated_messages() const { return repeated_; }
-  // What users have asked for; attempts with fewer workers than the job should
-  // have, and with more than the one before; planned moves.
+  // Scalings that users have asked for; attempts with fewer workers than the
+  // job should have, and with more than the one before; planned moves.
   int scaled() const { return scaled_; }
   int begun_short() const { return begun_short_; }
   int grown() const { return grown_; }

@@ -65,7 +65,7 @@ void ClusterSimulation::ScaleSomething() {
   });
 }
 
-// What an attempt begins with.
+// Checks the number of workers with which an attempt begins.
 void ClusterSimulation::CheckWorkers(const JobStatus& status,
                                      const Seen& seen) {
   const ResourcesSpec& resources = status.spec().resources();

@@ -26,8 +26,8 @@ constexpr uint64_t kIncarnation = 1000;  // of rank r: kIncarnation + r
 constexpr absl::Duration kLongHold = absl::Hours(10);
 constexpr absl::Duration kShortHold = absl::Seconds(8);
 
-// What a shard has applied: (rank, clock). It has one block, to which each
-// worker sends a gradient in each of its steps.
+// The gradients that a shard has applied: (rank, clock). It has one block, to
+// which each worker sends a gradient in each of its steps.
 using State = std::set<std::pair<uint32_t, int64_t>>;
 
 class CutHistory {

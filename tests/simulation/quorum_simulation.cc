@@ -94,7 +94,7 @@ class World {
     // By shard and block: how many updates the values have that it has read.
     std::map<std::pair<size_t, BlockIndex>, size_t> read;
   };
-  // What a worker has pushed for a clock.
+  // The push of a worker for a clock.
   struct Push {
     uint64_t samples = 0;
     std::set<BlockIndex> blocks;

@@ -18,7 +18,7 @@ struct QuorumHistory {
   bool reduces = false;
 };
 
-// What is checked in each:
+// The promises that are checked in each history:
 // - a clock is applied once on each block, with the same workers on all shards,
 //   at least `needed`, and each worker's gradient at most once;
 // - a dropped push has no effect: it is in no sum, and no gradient stays

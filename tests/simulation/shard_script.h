@@ -44,7 +44,7 @@ class ShardScript {
   bool sends(uint32_t rank, int64_t clock, ps::BlockIndex block) const;
   std::vector<float> gradient(uint32_t rank, int64_t clock,
                               ps::BlockIndex block) const;
-  // What the pushes of a clock subtract from the block, where regimes change:
+  // Values that a clock's pushes subtract from the block, where regimes change:
   // at a factor of 1, exactly. SYNC: the mean of all; else the sum of means.
   std::vector<float> step(int64_t clock, ps::BlockIndex block, bool sync) const;
   std::vector<float> initial(ps::BlockIndex block) const;

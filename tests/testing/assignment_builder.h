@@ -19,7 +19,7 @@ namespace syncline {
 // Incarnations of the members: these, plus the rank.
 inline constexpr uint64_t kTestWorkerIncarnation = 100;
 inline constexpr uint64_t kTestPsIncarnation = 500;
-// What they show.
+// The pass that they show.
 inline const JobPass kTestPass = {.attempt = 1, .secret = "0123456789abcdef"};
 
 // For jobs without a model: SGD at rate 1, so an update subtracts the gradient.

@@ -42,7 +42,7 @@ std::vector<int64_t> TimesExpected(const CountingJob& job,
 // How many updates give `value`; nothing: no number of them does.
 std::optional<int64_t> TimesApplied(CountingJob::Rule rule, float value);
 
-// What a check has found, added up over checks.
+// The findings of a check, added up over checks.
 struct Verdict {
   int64_t states = 0;   // looked at
   int64_t lost = 0;     // updates that a state should have and has not
@@ -62,7 +62,7 @@ Verdict CheckState(const CountingJob& job, const std::string& name,
                    absl::Span<const int64_t> clocks,
                    const CountedValues& values);
 
-// What the scheduler said of a job at some moment.
+// The state of a job at some moment, as the scheduler told it.
 struct Sighting {
   absl::Time time;
   uint32_t attempt = 0;

@@ -39,7 +39,7 @@ class EmulatedMemory {
   unsigned char* data() { return data_; }
   size_t bytes() const { return bytes_; }
 
-  // What the host copies or clears is written, by nobody in particular.
+  // Bytes that the host copies or clears are written, by no thread at all.
   void SetWritten(size_t begin, size_t bytes);
   // Whether all of it was ever written.
   bool IsWritten(size_t begin, size_t bytes) const;

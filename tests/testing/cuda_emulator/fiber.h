@@ -38,7 +38,7 @@ class Fiber {
   boost::context::fiber caller_;
   std::function<void()> body_;
   bool is_ending_ = false;
-  // What the sanitizer keeps of the two stacks.
+  // The sanitizer's state of the two stacks.
   void* fiber_fake_stack_ = nullptr;
   const void* caller_stack_ = nullptr;
   size_t caller_stack_bytes_ = 0;

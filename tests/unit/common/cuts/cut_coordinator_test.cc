@@ -316,7 +316,7 @@ TEST_F(CutCoordinatorTest, ACutThatIsNotWantedAnyMoreIsWithdrawn) {
   EXPECT_TRUE(coordinator_->idle());
 }
 
-// What later shards know of the cuts is what the former ones knew.
+// Later shards are told of the cuts as the former ones knew them.
 TEST_F(CutCoordinatorTest, OtherShardsAreToldWhatIsUnderWay) {
   const auto use = [&](std::vector<std::string> shards) {
     coordinator_->UseShards(std::move(shards), now_, &actions_);

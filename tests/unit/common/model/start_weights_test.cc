@@ -188,7 +188,7 @@ TEST(StartWeightsTest, TablesDoNotComeFromAFile) {
                                     "parameters: 'emb'")));
 }
 
-// What model.freeze names keeps the values of the model file.
+// Parameters that model.freeze names keep the values of the model file.
 TEST(StartWeightsTest, FixedValuesMustBeThoseOfTheModelFile) {
   constexpr char kModel[] = R"(
       <ir_version: 8, opset_import: ["": 17]>

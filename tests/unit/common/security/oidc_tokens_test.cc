@@ -99,7 +99,7 @@ TEST_F(OidcTokensTest, EachClaimIsChecked) {
   ExpectRefused(With("\"syncline_role\"", "\"x\""), "no syncline_role");
   ExpectRefused(With("\"acme\"", "\"../acme\""), "a syncline_tenant that is");
   ExpectRefused(With("\"acme\"", "[\"acme\"]"), "a syncline_tenant that is");
-  // What may differ.
+  // Differences that do not matter.
   EXPECT_OK(With("\"syncline\"", "[\"other\",\"syncline\"]").status());
   EXPECT_OK(With("1899999000", "1900000029").status());
   EXPECT_OK(With("\"nbf\":1899999000,", "").status());

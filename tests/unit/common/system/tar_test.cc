@@ -181,7 +181,7 @@ TEST_F(TarTest, WhatOtherReadersTakeForSomethingElseIsRefused) {
   }
 }
 
-// What the system's tar writes of links is refused, too.
+// A link as the system's tar writes it is refused, too.
 TEST_F(TarTest, TheSystemsArchiveOfALinkIsRefused) {
   const std::string folder = dir_.File("in");
   ASSERT_TRUE(MakeDirs(folder).ok());

@@ -288,7 +288,7 @@ TEST_F(SnapshotBlocksTest, EachSnapshotIsWholeWhateverLanesDo) {
         if (gives_up && got.size() == 5) break;
       }
       if (gives_up) blocks_->Abort(absl::CancelledError("given up"));
-      // Who was told marks before the next one begins.
+      // Lanes that were told of a snapshot mark it before the next one begins.
       while (marked[snapshot] < kLanes) std::this_thread::yield();
       for (const auto& [block, version] : got) {
         ASSERT_EQ(version, versions[snapshot][block]) << "block " << block;

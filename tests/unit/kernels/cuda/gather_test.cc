@@ -118,7 +118,7 @@ TEST(CudaGatherTest, AnAxisOfLengthZero) {
   });
 }
 
-// Who indexes rows without elements has a mistake too.
+// An index out of range is a mistake where rows have no elements, too.
 TEST(CudaGatherTest, RowsWithoutElements) {
   for (const int64_t outer : {0, 2}) {
     const GatherShape s = {.outer = outer,

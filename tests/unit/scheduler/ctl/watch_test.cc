@@ -27,7 +27,7 @@ class PrintOutcomeTest : public ::testing::Test {
     transition->set_state(state);
     transition->set_reason(reason);
   }
-  // What a person reads on both streams.
+  // The text that a person reads on both streams.
   std::string Said() {
     std::ostringstream out;
     PrintOutcome(job_, Console{.out = out, .err = out});

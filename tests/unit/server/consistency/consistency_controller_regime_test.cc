@@ -156,7 +156,7 @@ TEST_F(RegimeTest, ARegimeMayBeginBeforeAnAnnouncedCut) {
       << "SYNC waits for the other";
 }
 
-// What was ready under the old bound is looked at again.
+// Blocks that were ready under the old bound are looked at again.
 TEST_F(RegimeTest, AParkedPullObeysTheRegimeThatComes) {
   OpenAndInit(ConsistencyMode::kAsync);
   Push(2, 0, 0, {0});

@@ -64,7 +64,7 @@ TEST_F(ControllerStateTest, GoesOnInEachMode) {
     ShardActions actions;
     controller_->OnInit(6, 0, 10, {0, 1}, kStart, &actions);
     EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kAck));
-    // What has been exported is exported again.
+    // A state that was imported is exported again, with the later clocks.
     ASSERT_TRUE(BeginCut(8, {3, 3}).ok());
     EXPECT_EQ(controller_->Export(8)->workers[1].closed, 3);
   }

@@ -327,7 +327,7 @@ TEST(JobShardStateTest, WhatIsAnothersIsRefusedOrPassedOver) {
   EXPECT_OK(shard.Push(0, 3));
 }
 
-// Who counts on from them must not see them grow from nothing.
+// A reader of the counts must not see them grow from nothing.
 TEST(JobShardStateTest, CountsOfTablesAreThereWithTheState) {
   Shard shard(Job());
   ASSERT_OK(shard.Import({GoodState()}));

@@ -53,7 +53,7 @@ TEST(TableBudgetTest, OpenOnesLeaveRoomForTheShardsToCome) {
   }
 }
 
-// What the shards to come ask for is not given to tables that ask for nothing.
+// Shares of the shards to come are not given to tables that ask for nothing.
 TEST(TableBudgetTest, OpenOnesLeaveWhatTheShardsToComeAskFor) {
   const auto budget = Budget(100 * kMiB, 100 * kMiB);
   const std::vector<TableBudget::Share> asked = {{35 * kMiB, 20 * kMiB},

@@ -183,7 +183,7 @@ TEST_F(CutCallsTest, ACutThatIsUnderWayGoesOnWithLaterShards) {
   }
 }
 
-// What was read at the cut is no one state then.
+// Values that were read at the cut are then of no single state.
 TEST_F(CutCallsTest, ACutThatLaterShardsHaveGivenUpEndsWithTheirRefusal) {
   ASSERT_OK(
       cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)).status());

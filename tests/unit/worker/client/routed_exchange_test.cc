@@ -247,7 +247,7 @@ TEST_F(RoutedExchangeTest, ACancelReachesTheClientOfTheTime) {
   exchange_->Cancel(absl::CancelledError("stopped"));
   EXPECT_EQ(log_.cancelled, absl::CancelledError("stopped"));
   log_.cancelled = absl::OkStatus();
-  // What is refused later does not go on.
+  // A call that is refused later is not made again.
   log_.refused = "Pull 8";
   EXPECT_EQ(exchange_->Pull(8), absl::CancelledError("stopped"));
 }

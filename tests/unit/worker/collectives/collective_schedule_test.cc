@@ -78,7 +78,7 @@ void Play(std::vector<Rank>* ranks, uint64_t seed) {
           const CollectiveStep& one = rank.schedule.steps[a];
           const CollectiveStep& other = rank.schedule.steps[b];
           if (a >= b || (!IsWrite(one.kind) && !IsWrite(other.kind))) continue;
-          // What is staged does not touch the rank's own.
+          // A staged message goes to the scratch, not to `elements`.
           if (one.kind == Kind::kStage || other.kind == Kind::kStage) continue;
           const bool overlaps = one.elements.begin < other.elements.end &&
                                 other.elements.begin < one.elements.end;

@@ -1,5 +1,5 @@
-// What one side of a channel does with what the other one sends: orders and
-// losses are the simulation's (tests/simulation/collectives_test.cc).
+// One side of a channel, fed with what the other one sends: orders and losses
+// are the simulation's (tests/simulation/collectives_test.cc).
 
 #include "worker/collectives/peer_channel.h"
 

@@ -94,7 +94,7 @@ TEST(SharedRingTest, ASideIsRungOnceForEachSleepAndOnlyForWhatItWaitsFor) {
   pair.a.Put(bytes);
   pair.a.Publish();
   EXPECT_FALSE(pair.a.MustRing()) << "it is awake";
-  // What was taken interests only who waits for room.
+  // Room that was made matters only to a side that waits for it.
   ASSERT_EQ(pair.b.Readable()->size(), 192u);
   pair.a.Sleep(false);
   pair.b.Consume(64);

@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using testing::MakeTrainingModel;
 using testing::TrainingModel;
 
-// What an overlay points to, beside it.
+// An overlay, with the objects that it points to.
 struct Planned {
   explicit Planned(const TrainingModel& m, DType type = DType::kBfloat16)
       : model(m) {

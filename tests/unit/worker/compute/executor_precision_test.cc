@@ -210,7 +210,7 @@ TEST(ExecutorPrecisionTest, ActivationsTakeHalfTheArena) {
             (kLayers + 3) * one / 2 + 3 * one + kSmall);
 }
 
-// What is said of memory before a job runs is what its types take.
+// A plan, made before the job runs, tells the memory that the types take.
 TEST(ExecutorPrecisionTest, ThePlanListsTensorsInTheirTypes) {
   const TrainingModel model = Mlp();
   Executor::Options options;

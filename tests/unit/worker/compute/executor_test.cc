@@ -78,7 +78,7 @@ class LateDevice : public testing::PoisonedDevice {
   };
 };
 
-// What happens, in order.
+// A log of gradients that are queued and ready, in order.
 class GradientLog : public GradientListener {
  public:
   GradientLog(SeededExecutor& trainer, Device& device)

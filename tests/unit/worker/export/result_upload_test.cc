@@ -169,7 +169,7 @@ TEST_F(ResultUploadTest, AStopEndsAnUploadAndTheFileStays) {
   EXPECT_TRUE(fs::exists(dir_.File("kept/j-0001/trained.onnx")));
 }
 
-// What a job that ends early has trained beyond its end is no result.
+// Values that a job has trained beyond its early end are no result.
 TEST_F(ResultUploadTest, WhatIsDroppedIsNowhere) {
   Begin();
   scheduler_.upload_failures = 1 << 30;

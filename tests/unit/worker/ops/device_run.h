@@ -119,7 +119,7 @@ class DeviceRun {
  private:
   static constexpr float kUnset = 7;
 
-  // What reads float32 may be given 16 bits.
+  // Inputs that are read as float32 may be given in 16 bits.
   bool IsNarrowInput(size_t i) const {
     return rule_.kind == TypeRule::Kind::kFloat32 ||
            HasPosition(rule_.inputs, i);

@@ -138,7 +138,7 @@ class Whole final : public FloatSource {
   const std::vector<float> values_;
 };
 
-// What each clock leaves behind it.
+// The values behind each clock, and whether it was skipped.
 struct Expected {
   std::vector<Tensors> values;  // by clock
   std::vector<bool> skipped;    // by clock

@@ -155,7 +155,7 @@ TEST_F(EvaluationLoopTest, TheNextCutIsAnnouncedBeforeOneEnds) {
   EXPECT_THAT(clocks_, ElementsAre(2, 4, 6, 8));
 }
 
-// What nothing holds runs to the last clock, whose cut the chief reads.
+// Workers that no cut holds run to the last clock, whose cut the chief reads.
 TEST_F(EvaluationLoopTest, ACutThatIsNotToBeHadLetsNoWorkerGo) {
   cuts_.refused = {4, 6};
   ASSERT_OK(Run());

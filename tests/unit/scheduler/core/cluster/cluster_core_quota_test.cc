@@ -96,7 +96,7 @@ TEST_F(ClusterCoreQuotaTest, WhatNeverFitsIsRefused) {
               HasSubstr("1 queued job, and 1 wait"));
 }
 
-// What it has stored itself is no reason to wait.
+// The disk that a job has taken itself is no reason for it to wait.
 TEST_F(ClusterCoreQuotaTest, AJobThatGoesOnDoesNotWaitForItsOwnDisk) {
   Quotas("acme disk=120\n");
   ParameterInfo weights;

@@ -102,7 +102,7 @@ class ClusterCoreReattachTest : public ClusterCoreAddressTest {
       next_->OnTick(now_, &actions_);
     }
   }
-  // What the members that are asked for answer at their addresses.
+  // Gives `answer` for every address that the scheduler asks.
   void AnswerAll(const absl::Status& answer) {
     const ClusterActions asked = actions_;
     for (const ClusterAction& action : asked) {

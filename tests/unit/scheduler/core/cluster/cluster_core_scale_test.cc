@@ -163,7 +163,7 @@ class ClusterCoreScaleTest : public ClusterCoreTest {
     }
     return false;
   }
-  // What a member is told of the job with its last Start.
+  // The assignment that a member gets with the Prepare in `actions_`.
   JobAssignment Told(SessionId session) const {
     for (const ClusterAction& action : actions_) {
       const auto* send = std::get_if<SendCommand>(&action);

@@ -118,7 +118,7 @@ TEST_F(ClusterCoreUseTest, AUseIsOfTheTaskAndSurvivesProcesses) {
   Join(9, PS, 0, 99);
   EXPECT_EQ(State(Submit(1, 1)), QUEUED);
   core_.OnStreamClosed(9, now_, &actions_);
-  // What is not there can be uncordoned, and nothing else.
+  // A member that is not there can be uncordoned, and nothing else.
   EXPECT_THAT(Set(UseOf(PS, 0, SetMemberUseRequest::CORDON)),
               HasSubstr("the cluster has no ps 0"));
   EXPECT_EQ(Set(UseOf(PS, 0, SetMemberUseRequest::SCHEDULE)), "OK ");

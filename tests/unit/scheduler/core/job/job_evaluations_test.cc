@@ -54,7 +54,7 @@ class JobEvaluationsTest : public JobTest {
     }
     ASSERT_EQ(job->status().state(), RUNNING);
   }
-  // What the evaluator was told to score; "": to finish.
+  // The checkpoints that the evaluator was told to score; "": to finish.
   std::vector<std::string> Scored() const {
     std::vector<std::string> paths;
     for (const ClusterAction& action : actions_) {

@@ -38,7 +38,7 @@ class JobEventLogTest : public ::testing::Test {
     whole->set_clock(clock);
     whole->set_attempt(job_.attempt());
   }
-  // What is new: "kind: text".
+  // The new events, after the log has observed the job: "kind: text".
   std::vector<std::string> Observe(int64_t clock = 0) {
     log_.Observe(job_, clock, now_);
     std::vector<std::string> texts;

@@ -43,7 +43,7 @@ class JobRegimeTest : public JobTest {
   int second_ = 0;
 };
 
-// What was skipped is reported by the ps, and by the chief while the workers
+// Skipped clocks are reported by the ps, and by the chief while the workers
 // have the state.
 TEST_F(JobRegimeTest, WhoReportsFollowsTheStrategy) {
   StartAndRun();

@@ -12,7 +12,7 @@
 namespace syncline::ctl {
 namespace {
 
-// What bash offers for the last of `words`, separated by spaces.
+// The words that bash offers for the last of `words`, separated by spaces.
 std::string Offered(const std::string& words) {
   const std::string script = BashCompletion(
       "synctl", {{"submit", {"--watch", "--set"}},

@@ -94,7 +94,7 @@ TEST_F(BoundaryTest, PatternsMatchWithinIt) {
   EXPECT_TRUE(IsOutside(MatchWithin(root_, Path("root/up/no*")).status()));
 }
 
-// What is closed to the jobs of no tenant.
+// A closed folder is one that jobs of no tenant do not enter.
 TEST_F(BoundaryTest, AClosedFolderIsOutside) {
   ASSERT_TRUE(MakeDirs(Path("root/tenants/acme")).ok());
   Write("root/tenants/acme/f", "of acme");
