@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_KERNELS_CUDA_ATTENTION_TILES_H_
 #define SYNCLINE_KERNELS_CUDA_ATTENTION_TILES_H_
 
-// What the kernels of tiled attention share.
+// The sizes and helpers that the kernels of tiled attention share.
 
 #include <cstdint>
 

@@ -9,7 +9,7 @@
 namespace syncline::cuda {
 
 // Calls run(T()) with the unsigned type of so many bytes: 1, 2, 4 or 8.
-// What copies elements need not know more of them.
+// Code that copies elements needs to know no more of them.
 template <typename Run>
 void WithElementBytes(size_t bytes, Run run) {
   if (bytes == 1) return run(uint8_t{});

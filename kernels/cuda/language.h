@@ -69,8 +69,8 @@ class SharedMemory {
 };
 
 // An element that AsOnlyThread changes, as words that no thread sees half of.
-// Who reads it without the lock gets the first word as some thread wrote it,
-// and the others as that thread did or a later one.
+// A thread that reads it without the lock gets the first word as some thread
+// wrote it, and the others as that thread did or a later one.
 template <typename T>
 class LockedWords {
  public:

@@ -61,7 +61,7 @@ SYNCLINE_DEVICE inline void MultiplyAdd(DType type, const MmaRowPairs& a,
 
 inline void MultiplyAdd(DType type, const MmaRowPairs& a,
                         const MmaColumnPairs& b, MmaSums& c) {
-  // What the lanes of this one's rows and columns have.
+  // The elements of this lane's rows and columns, of the lanes that have them.
   float rows[2][kMmaDepth];
   float columns[2][kMmaDepth];
   const auto spread = [type](uint32_t pair, int k, float* to) {

@@ -1,6 +1,6 @@
-// What a GPU computes in bfloat16 and float16 itself; all else is widened
-// (worker/ops/widened_op.h). Without CUDA, for plans that are made without a
-// GPU.
+// The operators that a GPU computes in bfloat16 and float16 itself; all others
+// are widened (worker/ops/widened_op.h). Without CUDA, for plans that are made
+// without a GPU.
 
 #include <algorithm>
 #include <iterator>

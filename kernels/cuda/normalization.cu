@@ -149,7 +149,7 @@ void Forward(Stream& stream, const NormalizationShape& s, const float* x,
 
 // --- The gradient ------------------------------------------------------------
 
-// What both sums read.
+// The inputs of both sums.
 struct GradientInputs {
   NormalizationShape s;
   Global<const float> x;

@@ -9,7 +9,7 @@
 
 namespace syncline {
 
-// What NVIDIA's management library (NVML) says of a GPU. That library comes
+// NVIDIA's management library (NVML), which tells the use of a GPU. It comes
 // with the driver. It is loaded at run time, because programs that were built
 // for GPUs start without one, too; its functions are declared in nvml.cc, since
 // CUDA's toolkit has its header in a package of its own. Thread-safe.

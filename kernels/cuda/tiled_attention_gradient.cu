@@ -85,7 +85,7 @@ struct QueryGradientKernel {
   GradientArrays<E> in;
   FloatArray dq;
 
-  // What a lane knows of its two rows.
+  // The facts that a lane keeps of its two rows.
   struct Rows {
     int64_t seen[2] = {0, 0};
     int64_t mask[2] = {0, 0};

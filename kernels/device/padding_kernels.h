@@ -66,7 +66,7 @@ struct PaddingKernels {
   // `constant` is one element of the device, of the type of x; null: zero.
   void (*forward)(Stream& stream, const Padding& p, const void* x,
                   const void* constant, void* y) = nullptr;
-  // What repeats adds up in the order of dy.
+  // Gradients of an element that y repeats add up in the order of dy.
   void (*backward)(Stream& stream, const Padding& p, ConstFloats dy,
                    bool accumulate, Floats dx) = nullptr;
 };

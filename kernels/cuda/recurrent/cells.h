@@ -144,7 +144,7 @@ SYNCLINE_DEVICE inline LstmGates LstmGatesOf(const CellStep& s, int64_t at) {
   return gates;
 }
 
-// What is kept is the memory.
+// The step of an LSTM: `kept` is its memory.
 struct LstmCell {
   CellStep s;
 
