@@ -27,7 +27,7 @@ struct Settings {
   std::shared_ptr<UserTokens> tokens;
   std::shared_ptr<OidcTokens> oidc;
   std::shared_ptr<const OnRefused> on_refused;
-  bool has_user_gate = false;
+  GateChecks gate_checks = nullptr;
   std::string call_token;
 };
 Mutex settings_mu;
@@ -129,18 +129,19 @@ absl::Status CheckUser(absl::string_view path, const CallMetadata& metadata) {
   return CheckRole(entry, path);
 }
 
-void SetUserGate(bool is_there) {
+void SetUserGate(GateChecks checks) {
   MutexLock lock(&settings_mu);
-  Process().has_user_gate = is_there;
+  Process().gate_checks = checks;
 }
 
 absl::Status CheckUserBeforeRequest(absl::string_view path,
                                     const CallMetadata& metadata) {
-  const bool is_for_gate = RuleOf(path).scope == MethodScope::kJob;
-  if (is_for_gate) {
+  GateChecks gate_checks = nullptr;
+  {
     MutexLock lock(&settings_mu);
-    if (Process().has_user_gate) return absl::OkStatus();
+    gate_checks = Process().gate_checks;
   }
+  if (gate_checks != nullptr && gate_checks(path)) return absl::OkStatus();
   return CheckUser(path, metadata);
 }
 

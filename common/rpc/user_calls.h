@@ -46,12 +46,14 @@ void TellRefused(absl::string_view who, absl::string_view path,
 // CheckRole's.
 absl::Status CheckUser(absl::string_view path, const CallMetadata& metadata);
 
-// True: the process's server has scheduler::UserGate, which calls CheckUser for
-// each request that names a job. Set once, before the server starts.
-void SetUserGate(bool is_there);
-// CheckUser for a call whose request has not been read. With a user gate, calls
-// of methods of MethodScope::kJob pass here: the gate refuses them, because it
-// knows the job and the peer, which the audit log wants.
+// The process's server has scheduler::UserGate, which calls CheckUser for the
+// methods that `checks` names. Null: there is no gate. Set once, before the
+// server starts.
+using GateChecks = bool (*)(absl::string_view path);
+void SetUserGate(GateChecks checks);
+// CheckUser for a call whose request has not been read. Calls that the user
+// gate checks pass here: it knows the job and the peer, which the audit log
+// wants and gRPC does not tell here.
 absl::Status CheckUserBeforeRequest(absl::string_view path,
                                     const CallMetadata& metadata);
 

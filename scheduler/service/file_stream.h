@@ -51,6 +51,7 @@ class TransferGate {
 };
 
 class LogRelays;
+class UserGate;
 
 // The objects that all services of a scheduler work with. All outlive the gRPC
 // server.
@@ -60,6 +61,7 @@ struct ServiceContext {
   ThreadPool* files;   // reads and writes of files
   ThreadPool* intake;  // parses models; one thread, hence one in memory
   TransferGate* gate;  // of uploads
+  const UserGate* user_gate;
   uint64_t model_bytes_max;
   AuditLog* audit;
   LogRelays* logs;

@@ -286,6 +286,17 @@ grpc::ServerUnaryReactor* AnswerNoJob(grpc::CallbackServerContext* call) {
                 absl::NotFoundError(absl::StrCat("no job \"", kNoJob, "\"")));
 }
 
+// The answers to calls without a job that the gate has refused, in the same
+// way. They have their line in the audit log.
+absl::Status RefusedByGate() {
+  return absl::PermissionDeniedError("the user gate has refused the call");
+}
+class RefusedSubmit final : public grpc::ServerReadReactor<SubmitRequest> {
+ public:
+  RefusedSubmit() { Finish(ToGrpcStatus(RefusedByGate())); }
+  void OnDone() override { delete this; }
+};
+
 AuditRecord RecordOf(const grpc::CallbackServerContext& call,
                      absl::string_view action, absl::string_view job_id) {
   AuditRecord record;
@@ -414,6 +425,7 @@ void JobsService::SetAddress(const std::string& address) {
 
 grpc::ServerReadReactor<SubmitRequest>* JobsService::Submit(
     grpc::CallbackServerContext* call, SubmitResponse* response) {
+  if (context_.user_gate->IsRefused(*call)) return new RefusedSubmit();
   return SubmitReactor::Start(
       call, std::make_shared<SubmitReactor>(context_, response,
                                             RecordOf(*call, "submit", ""),
@@ -444,6 +456,9 @@ grpc::ServerUnaryReactor* JobsService::GetTables(
 grpc::ServerUnaryReactor* JobsService::List(grpc::CallbackServerContext* call,
                                             const ListRequest* request,
                                             ListResponse* response) {
+  if (context_.user_gate->IsRefused(*call)) {
+    return Answer(call, RefusedByGate());
+  }
   const auto scope = ScopeOf(call->client_metadata());
   if (!scope.ok()) return Answer(call, scope.status());
   auto page = ListJobs(*context_.loop, *request, *scope);
@@ -548,6 +563,9 @@ grpc::ServerUnaryReactor* JobsService::Scale(grpc::CallbackServerContext* call,
 grpc::ServerUnaryReactor* JobsService::SetMemberUse(
     grpc::CallbackServerContext* call, const SetMemberUseRequest* request,
     SetMemberUseResponse* response) {
+  if (context_.user_gate->IsRefused(*call)) {
+    return Answer(call, RefusedByGate());
+  }
   grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
   AuditRecord record = RecordOf(*call, UseAction(request->use()), "");
   record.detail =
@@ -581,6 +599,9 @@ grpc::ServerWriteReactor<FileChunk>* JobsService::Download(
 
 grpc::ServerWriteReactor<FileChunk>* JobsService::BackupState(
     grpc::CallbackServerContext* call, const BackupStateRequest*) {
+  if (context_.user_gate->IsRefused(*call)) {
+    return RefuseDownload(RefusedByGate());
+  }
   return new BackupSender(context_, RecordOf(*call, "backup-state", ""));
 }
 
@@ -599,6 +620,9 @@ grpc::ServerWriteReactor<LogLines>* JobsService::Logs(
 grpc::ServerUnaryReactor* JobsService::GetCluster(
     grpc::CallbackServerContext* call, const GetClusterRequest*,
     ClusterStatus* response) {
+  if (context_.user_gate->IsRefused(*call)) {
+    return Answer(call, RefusedByGate());
+  }
   const auto scope = ScopeOf(call->client_metadata());
   if (!scope.ok()) return Answer(call, scope.status());
   context_.loop->Read([&](const ClusterCore& core, absl::Time now) {

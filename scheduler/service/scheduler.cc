@@ -186,7 +186,7 @@ class SchedulerImpl final : public Scheduler {
     collecting_.reset();
     quotas_.reset();
     telling_refusals_.reset();
-    SetUserGate(false);
+    SetUserGate(nullptr);
     SetOnRefused(nullptr);
     logs_.Stop();
     intake_.Stop();
@@ -216,7 +216,7 @@ class SchedulerImpl final : public Scheduler {
         std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
         interceptors;
     interceptors.push_back(gate_of_users_.MakeInterceptors());
-    SetUserGate(true);
+    SetUserGate(&GateChecksTokens);
     if (options_.metrics != nullptr) {
       interceptors.push_back(MakeRpcCounter(options_.metrics));
     }
@@ -300,6 +300,7 @@ class SchedulerImpl final : public Scheduler {
             .files = &files_,
             .intake = &intake_,
             .gate = &gate_,
+            .user_gate = &gate_of_users_,
             .model_bytes_max = options_.model_bytes_max,
             .audit = audit_.get(),
             .logs = &logs_,

@@ -23,26 +23,34 @@ std::string* JobId(void* request) {
 }
 
 template <typename Request>
-void NoJob(void* request) {
-  auto* const message = static_cast<Request*>(request);
+void Empty(void* request) {
   // Clear() would keep the memory of its texts.
-  *message = Request();
-  message->set_job_id(kNoJob);
+  *static_cast<Request*>(request) = Request();
 }
 
-struct JobMethod {
+template <typename Request>
+void NoJob(void* request) {
+  Empty<Request>(request);
+  static_cast<Request*>(request)->set_job_id(kNoJob);
+}
+
+struct GatedMethod {
   absl::string_view path;
-  JobIdOf job_id_of;
-  MakeNoJob make_no_job;
+  JobIdOf job_id_of;  // null: its requests name no job
+  EmptyRequest empty;
 };
 template <typename Request>
-constexpr JobMethod MethodWith(absl::string_view path) {
+constexpr GatedMethod MethodWith(absl::string_view path) {
   return {path, &JobId<Request>, &NoJob<Request>};
 }
+// Its handler asks UserGate::IsRefused.
+template <typename Request>
+constexpr GatedMethod MethodWithoutJob(absl::string_view path) {
+  return {path, nullptr, &Empty<Request>};
+}
 
-// Every method whose request names a job: user_gate_test compares this with the
-// descriptor of Jobs.
-constexpr JobMethod kJobMethods[] = {
+// Every method of Jobs: user_gate_test compares this with the descriptor.
+constexpr GatedMethod kGatedMethods[] = {
     MethodWith<GetRequest>("/syncline.Jobs/Get"),
     MethodWith<WatchRequest>("/syncline.Jobs/Watch"),
     MethodWith<GetRequest>("/syncline.Jobs/GetTables"),
@@ -54,7 +62,20 @@ constexpr JobMethod kJobMethods[] = {
     MethodWith<TakeCheckpointRequest>("/syncline.Jobs/TakeCheckpoint"),
     MethodWith<ScaleRequest>("/syncline.Jobs/Scale"),
     MethodWith<LogsRequest>("/syncline.Jobs/Logs"),
+    MethodWithoutJob<SubmitRequest>("/syncline.Jobs/Submit"),
+    MethodWithoutJob<ListRequest>("/syncline.Jobs/List"),
+    MethodWithoutJob<GetClusterRequest>("/syncline.Jobs/GetCluster"),
+    MethodWithoutJob<SetMemberUseRequest>("/syncline.Jobs/SetMemberUse"),
+    MethodWithoutJob<BackupStateRequest>("/syncline.Jobs/BackupState"),
 };
+
+// Null: the gate does not check it.
+const GatedMethod* FindMethod(absl::string_view path) {
+  for (const GatedMethod& method : kGatedMethods) {
+    if (path == method.path) return &method;
+  }
+  return nullptr;
+}
 
 // Of one call.
 class Gating final : public grpc::experimental::Interceptor {
@@ -64,9 +85,13 @@ class Gating final : public grpc::experimental::Interceptor {
         path_(info->method()),
         is_stream_(info->type() !=
                    grpc::experimental::ServerRpcInfo::Type::UNARY),
-        job_id_of_(FindJobIdOf(path_)),
+        method_(FindMethod(path_)),
         gate_(gate) {}
-  ~Gating() override { Leave(); }
+  // Goes with the context, when the handler has returned.
+  ~Gating() override {
+    Leave();
+    if (is_listed_) gate_->RemoveRefused(call_);
+  }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* batch) override {
     if (batch->QueryInterceptionHookPoint(
@@ -75,9 +100,15 @@ class Gating final : public grpc::experimental::Interceptor {
       stream_ = gate_->AddStream(call_, path_);
     }
     if (batch->QueryInterceptionHookPoint(
+            InterceptionHookPoints::POST_RECV_INITIAL_METADATA) &&
+        method_ != nullptr && method_->job_id_of == nullptr) {
+      LookAtCaller();
+    }
+    if (batch->QueryInterceptionHookPoint(
             InterceptionHookPoints::POST_RECV_MESSAGE) &&
-        job_id_of_ != nullptr && batch->GetRecvMessage() != nullptr) {
-      LookAt(batch->GetRecvMessage());
+        method_ != nullptr && batch->GetRecvMessage() != nullptr) {
+      if (method_->job_id_of != nullptr) LookAt(batch->GetRecvMessage());
+      if (!refused_.ok()) method_->empty(batch->GetRecvMessage());
     }
     if (batch->QueryInterceptionHookPoint(
             InterceptionHookPoints::PRE_SEND_STATUS)) {
@@ -93,8 +124,15 @@ class Gating final : public grpc::experimental::Interceptor {
   }
 
  private:
+  void LookAtCaller() {
+    refused_ = CheckUser(path_, call_->client_metadata());
+    if (refused_.ok()) return;
+    gate_->AddRefused(call_);
+    is_listed_ = true;
+    gate_->TellRefused(*call_, path_, /*job_id=*/"", refused_);
+  }
   void LookAt(void* request) {
-    const std::string* const job_id = job_id_of_(request);
+    const std::string* const job_id = method_->job_id_of(request);
     refused_ = CheckUser(path_, call_->client_metadata());
     if (refused_.ok()) {
       refused_ = gate_->Check(call_->client_metadata(), *job_id);
@@ -105,7 +143,6 @@ class Gating final : public grpc::experimental::Interceptor {
       return;
     }
     gate_->TellRefused(*call_, path_, *job_id, refused_);
-    FindMakeNoJob(path_)(request);
   }
   void Leave() {
     const uint64_t stream = stream_.exchange(0);
@@ -115,10 +152,11 @@ class Gating final : public grpc::experimental::Interceptor {
   grpc::ServerContextBase* const call_;
   const std::string path_;
   const bool is_stream_;
-  const JobIdOf job_id_of_;
+  const GatedMethod* const method_;  // null: its token was checked before
   UserGate* const gate_;
   // 0: none. The last two hooks of a call may come at once.
   std::atomic<uint64_t> stream_{0};
+  bool is_listed_ = false;  // as refused
   absl::Status refused_;
 };
 
@@ -142,17 +180,17 @@ class Factory final
 }  // namespace
 
 JobIdOf FindJobIdOf(absl::string_view path) {
-  for (const JobMethod& method : kJobMethods) {
-    if (path == method.path) return method.job_id_of;
-  }
-  return nullptr;
+  const GatedMethod* const method = FindMethod(path);
+  return method == nullptr ? nullptr : method->job_id_of;
 }
 
-MakeNoJob FindMakeNoJob(absl::string_view path) {
-  for (const JobMethod& method : kJobMethods) {
-    if (path == method.path) return method.make_no_job;
-  }
-  return nullptr;
+EmptyRequest FindEmptyRequest(absl::string_view path) {
+  const GatedMethod* const method = FindMethod(path);
+  return method == nullptr ? nullptr : method->empty;
+}
+
+bool GateChecksTokens(absl::string_view path) {
+  return FindMethod(path) != nullptr;
 }
 
 UserGate::UserGate(TenantOf tenant_of, OnRefused on_refused)
@@ -206,6 +244,21 @@ void UserGate::TellRefused(const grpc::ServerContextBase& call,
                            absl::string_view path, const std::string& job_id,
                            const absl::Status& why) const {
   if (on_refused_ != nullptr) on_refused_(call, path, job_id, why);
+}
+
+void UserGate::AddRefused(const grpc::ServerContextBase* call) {
+  MutexLock lock(&mu_);
+  refused_.insert(call);
+}
+
+void UserGate::RemoveRefused(const grpc::ServerContextBase* call) {
+  MutexLock lock(&mu_);
+  refused_.erase(call);
+}
+
+bool UserGate::IsRefused(const grpc::ServerContextBase& call) const {
+  MutexLock lock(&mu_);
+  return refused_.contains(&call);
 }
 
 // At the first look that finds no good token the handler may still end the

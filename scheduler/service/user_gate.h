@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,19 +27,23 @@ inline constexpr char kNoJob[] = "(no job)";
 // The requests are those of the method that gRPC names `path`.
 using JobIdOf = std::string* (*)(void* request);
 JobIdOf FindJobIdOf(absl::string_view path);
-// Makes of such a request one that names kNoJob and holds nothing else: what a
-// caller without a token sends takes no memory once it is refused.
-using MakeNoJob = void (*)(void* request);
-MakeNoJob FindMakeNoJob(absl::string_view path);
+// Makes of such a request one that holds nothing, but kNoJob where it names a
+// job: what a caller without a token sends takes no memory once it is refused.
+// Null: the gate does not check the method.
+using EmptyRequest = void (*)(void* request);
+EmptyRequest FindEmptyRequest(absl::string_view path);
+// Whether the gate checks the tokens of calls of the method `path`. Those of
+// other methods are checked before: CheckUserBeforeRequest.
+bool GateChecksTokens(absl::string_view path);
 
-// Stands before the handlers of Jobs. It checks the token of a call whose
-// request names a job, and whether the token's bearer sees that job. (Tokens of
-// other calls are checked before: CheckUserBeforeRequest.) A refused request
-// reaches its handler with kNoJob as its job and empty otherwise; the handler
-// does nothing, and the caller is told the reason. A job that the caller does
-// not see is refused in the words for a job that does not exist. A stream is
-// cut off within two of kLookPeriod when its caller's token is revoked,
-// expires, or loses the role or the tenant that the stream needs. Thread-safe.
+// Stands before the handlers of Jobs. It checks the token of a call and, where
+// the request names a job, whether the token's bearer sees that job. A refused
+// request reaches its handler empty, with kNoJob as its job if it names one;
+// else IsRefused says so. The handler does nothing then, and the caller is told
+// the reason. A job that the caller does not see is refused in the words for a
+// job that does not exist. A stream is cut off within two of kLookPeriod when
+// its caller's token is revoked, expires, or loses the role or the tenant that
+// the stream needs. Thread-safe.
 class UserGate {
  public:
   static constexpr absl::Duration kLookPeriod = absl::Seconds(2);
@@ -71,6 +76,14 @@ class UserGate {
   void TellRefused(const grpc::ServerContextBase& call, absl::string_view path,
                    const std::string& job_id, const absl::Status& why) const;
 
+  // Calls that were refused although they name no job, until they end.
+  void AddRefused(const grpc::ServerContextBase* call) ABSL_LOCKS_EXCLUDED(mu_);
+  void RemoveRefused(const grpc::ServerContextBase* call)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // For the handlers of methods whose requests name no job.
+  bool IsRefused(const grpc::ServerContextBase& call) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   struct Stream {
     grpc::ServerContextBase* call = nullptr;
@@ -85,9 +98,10 @@ class UserGate {
 
   const TenantOf tenant_of_;
   const OnRefused on_refused_;
-  Mutex mu_;
+  mutable Mutex mu_;
   uint64_t next_ ABSL_GUARDED_BY(mu_) = 1;
   std::map<uint64_t, Stream> streams_ ABSL_GUARDED_BY(mu_);
+  std::set<const grpc::ServerContextBase*> refused_ ABSL_GUARDED_BY(mu_);
   std::optional<PeriodicTask> looking_;
 };
 

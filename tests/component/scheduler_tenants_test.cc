@@ -204,6 +204,64 @@ TEST_F(SchedulerTenantsTest, RefusedCallsDoNotReachTheLoop) {
       Call<JobStatus>(&Jobs::Stub::Cancel, "nobody", large)));
 }
 
+// Calls that name no job are refused before anything is done, and have the
+// address of their peer in the audit log.
+TEST_F(SchedulerTenantsTest, RefusedCallsWithoutAJobHaveTheirPeer) {
+  AddDaemon(PS, 0);
+  SetMemberUseRequest drain;
+  drain.mutable_task()->set_type(PS);
+  drain.set_use(SetMemberUseRequest::DRAIN);
+  drain.set_reason(std::string(3 << 20, 'r'));
+  using Stub = Jobs::Stub;
+  const auto call_all = [&](const std::string& who) {
+    return std::vector<std::pair<std::string, absl::Status>>{
+        {"Submit", SubmitAs(who, TinyJob(1, 1)).status()},
+        {"List", Call<ListResponse>(&Stub::List, who, ListRequest())},
+        {"GetCluster",
+         Call<ClusterStatus>(&Stub::GetCluster, who, GetClusterRequest())},
+        {"SetMemberUse",
+         Call<SetMemberUseResponse>(&Stub::SetMemberUse, who, drain)},
+        {"BackupState",
+         Read<FileChunk>(&Stub::BackupState, who, BackupStateRequest())},
+    };
+  };
+  for (const auto& [method, status] : call_all("nobody")) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnauthenticated)
+        << method << ": " << status;
+    EXPECT_EQ(status.message(), "the token is unknown, or revoked") << method;
+  }
+  // The role of a submitter is enough for the first three.
+  int refused = 0;
+  for (const auto& [method, status] : call_all("sam")) {
+    if (absl::IsPermissionDenied(status)) ++refused;
+  }
+  EXPECT_EQ(refused, 2);
+  ClusterStatus cluster;
+  ASSERT_TRUE(jobs_->GetCluster(As("olga").get(), {}, &cluster).ok());
+  ASSERT_EQ(cluster.members_size(), 1);
+  EXPECT_NE(cluster.members(0).use(), SetMemberUseRequest::DRAIN);
+  EXPECT_EQ(ListAs("olga").size(), 1u);  // sam's
+
+  const std::string audit =
+      ReadFile(dir_ / "state/audit.log", 1 << 20).value_or("");
+  const auto line = [](const std::string& who, const std::string& method,
+                       const std::string& code) {
+    return absl::StrCat("\"who\":\"", who,
+                        "\",\"peer\":\"ipv[46]:[^\"]+\",\"action\":\"/"
+                        "syncline.Jobs/",
+                        method, "\",\"job\":\"\",\"outcome\":\"", code, "\"");
+  };
+  for (const char* method :
+       {"Submit", "List", "GetCluster", "SetMemberUse", "BackupState"}) {
+    EXPECT_THAT(audit, ::testing::ContainsRegex(
+                           line("unknown", method, "UNAUTHENTICATED")));
+  }
+  for (const char* method : {"SetMemberUse", "BackupState"}) {
+    EXPECT_THAT(audit, ::testing::ContainsRegex(
+                           line("token:sam", method, "PERMISSION_DENIED")));
+  }
+}
+
 TEST_F(SchedulerTenantsTest, ListsHaveTheJobsOfOneTenant) {
   ASSERT_OK_AND_ASSIGN(const std::string a, SubmitAs("acme", TinyJob(1, 1)));
   ASSERT_OK_AND_ASSIGN(const std::string z, SubmitAs("zeta", TinyJob(1, 1)));

@@ -1,6 +1,6 @@
-// Goal: every call of Jobs that names a job passes the gate, and every method
-// has a rule. Method: the descriptor of Jobs, against both tables.
-// scheduler_tenants_test makes the calls.
+// Goal: every call of Jobs passes the gate, and every method has a rule.
+// Method: the descriptor of Jobs, against both tables. scheduler_tenants_test
+// makes the calls.
 
 #include "scheduler/service/user_gate.h"
 
@@ -15,7 +15,7 @@
 namespace syncline::scheduler {
 namespace {
 
-TEST(UserGateTest, EveryMethodThatNamesAJobIsGated) {
+TEST(UserGateTest, EveryMethodIsGated) {
   const auto* jobs =
       SubmitRequest::descriptor()->file()->FindServiceByName("Jobs");
   ASSERT_NE(jobs, nullptr);
@@ -25,7 +25,9 @@ TEST(UserGateTest, EveryMethodThatNamesAJobIsGated) {
     const bool names_job =
         method->input_type()->FindFieldByName("job_id") != nullptr;
     EXPECT_EQ(FindJobIdOf(path) != nullptr, names_job)
-        << path << ": kJobMethods in user_gate.cc";
+        << path << ": kGatedMethods in user_gate.cc";
+    EXPECT_TRUE(GateChecksTokens(path))
+        << path << ": kGatedMethods in user_gate.cc";
     const MethodRule rule = RuleOf(path);
     EXPECT_EQ(rule.scope == MethodScope::kJob, names_job)
         << path << ": kMethods in user_tokens.cc";
@@ -47,11 +49,21 @@ TEST(UserGateTest, ARefusedRequestHoldsNothing) {
   CancelRequest request;
   request.set_job_id("j-0001");
   request.set_reason(std::string(4 << 20, 'r'));
-  FindMakeNoJob("/syncline.Jobs/Cancel")(static_cast<void*>(&request));
+  FindEmptyRequest("/syncline.Jobs/Cancel")(static_cast<void*>(&request));
   EXPECT_EQ(request.job_id(), kNoJob);
   EXPECT_EQ(request.reason(), "");
   EXPECT_LT(request.SpaceUsedLong(), 1000u);
-  EXPECT_EQ(FindMakeNoJob("/syncline.Jobs/List"), nullptr);
+  SetMemberUseRequest use;
+  use.set_reason(std::string(4 << 20, 'r'));
+  FindEmptyRequest("/syncline.Jobs/SetMemberUse")(static_cast<void*>(&use));
+  EXPECT_EQ(use.reason(), "");
+  EXPECT_LT(use.SpaceUsedLong(), 1000u);
+}
+
+// Its calls are checked where gRPC takes them.
+TEST(UserGateTest, AMethodThatTheGateDoesNotKnowIsNoneOfItsMethods) {
+  EXPECT_FALSE(GateChecksTokens("/syncline.Jobs/SomethingLater"));
+  EXPECT_EQ(FindEmptyRequest("/syncline.Jobs/SomethingLater"), nullptr);
 }
 
 TEST(UserGateTest, AMethodWithoutARuleIsForTheAdminsOfAll) {
