@@ -201,21 +201,21 @@ void Daemon::LogStart() const {
 }
 
 absl::Status Daemon::SecureTransport() {
+  std::shared_ptr<UserTokens> tokens;
+  std::shared_ptr<OidcTokens> oidc;
   if (options_.hosts_scheduler && !options_.token_file.empty()) {
-    SYNCLINE_ASSIGN_OR_RETURN(auto tokens,
-                              UserTokens::Open(options_.token_file));
-    SetProcessTokens(std::move(tokens));
+    SYNCLINE_ASSIGN_OR_RETURN(tokens, UserTokens::Open(options_.token_file));
+    SetProcessTokens(tokens);
     LogInfo("people need tokens").Field("file", options_.token_file);
   }
   if (options_.hosts_scheduler && !options_.oidc_keys.empty()) {
     SYNCLINE_ASSIGN_OR_RETURN(
-        auto tokens,
-        OidcTokens::Open({.issuer = options_.oidc_issuer,
-                          .audience = options_.oidc_audience,
-                          .keys_file = options_.oidc_keys,
-                          .role_claim = options_.oidc_role_claim,
-                          .tenant_claim = options_.oidc_tenant_claim}));
-    SetProcessOidc(std::move(tokens));
+        oidc, OidcTokens::Open({.issuer = options_.oidc_issuer,
+                                .audience = options_.oidc_audience,
+                                .keys_file = options_.oidc_keys,
+                                .role_claim = options_.oidc_role_claim,
+                                .tenant_claim = options_.oidc_tenant_claim}));
+    SetProcessOidc(oidc);
     LogInfo("people need tokens of an issuer")
         .Field("issuer", options_.oidc_issuer)
         .Field("keys", options_.oidc_keys);
@@ -223,6 +223,7 @@ absl::Status Daemon::SecureTransport() {
   const TlsFiles files = {options_.tls_certificate, options_.tls_key,
                           options_.tls_authority, options_.tls_revoked};
   if (files.empty()) {
+    WatchFiles(std::move(tokens), std::move(oidc));
     if (options_.insecure) {
       LogWarning("no TLS: everyone who reaches the port may do everything")
           .Field("listen", options_.listen);
@@ -246,11 +247,28 @@ absl::Status Daemon::SecureTransport() {
       .Field("connection_age_max",
              absl::FormatDuration(security->connection_age_max()));
   SetProcessSecurity(security);
+  WatchFiles(std::move(tokens), std::move(oidc));
   ReadCertificateExpiry();
   certificate_watch_ =
       std::make_unique<PeriodicTask>("certificate-watch", kCertificateWatch,
                                      [this] { ReadCertificateExpiry(); });
   return absl::OkStatus();
+}
+
+void Daemon::WatchFiles(std::shared_ptr<UserTokens> tokens,
+                        std::shared_ptr<OidcTokens> oidc) {
+  const auto security = ProcessSecurity();
+  file_metrics_ = metrics_.AddCollector([=](MetricSamples* samples) {
+    const auto add = [&](const char* file, bool is_usable) {
+      samples->Add("syncline_unusable_files", {{"file", file}},
+                   is_usable ? 0 : 1);
+    };
+    if (tokens != nullptr) add("tokens", tokens->IsFileUsable());
+    if (oidc != nullptr) add("keys", oidc->IsFileUsable());
+    if (security != nullptr && security->has_revocations()) {
+      add("revocations", security->IsRevocationFileUsable());
+    }
+  });
 }
 
 void Daemon::ReadCertificateExpiry() {

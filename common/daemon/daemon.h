@@ -31,6 +31,9 @@
 
 namespace syncline {
 
+class OidcTokens;
+class UserTokens;
+
 // The part that the three daemons share: log, metrics, the gRPC server with
 // gRPC's health service, the HTTP server, membership, and the end. A main.cc
 // calls, in this order:
@@ -124,6 +127,10 @@ class Daemon {
   absl::Status Ready() const;
   // Sets the process's TLS, if its options ask for it.
   absl::Status SecureTransport();
+  // Adds the gauge of the files that SecureTransport has opened, those that are
+  // not null.
+  void WatchFiles(std::shared_ptr<UserTokens> tokens,
+                  std::shared_ptr<OidcTokens> oidc);
   // Looks when the certificate ends.
   void ReadCertificateExpiry();
   // Tells gRPC's health service whether this process has Joined().
@@ -137,6 +144,7 @@ class Daemon {
   ExitRequest exit_request_;  // before any thread
   MetricsRegistry metrics_;
   const std::unique_ptr<MetricsRegistry::Collecting> process_metrics_;
+  std::unique_ptr<MetricsRegistry::Collecting> file_metrics_;
   grpc::ServerBuilder builder_;
   // gRPC starts no server without a service of the caller's, and a worker has
   // none. This one refuses every call that no other service takes.

@@ -29,6 +29,10 @@ constexpr MetricInfo kCatalogue[] = {
     {"syncline_tls_certificate_expiry_seconds", kGauge, "seconds", "",
      "When this process's certificate ends, since 1970; not there without "
      "TLS."},
+    {"syncline_unusable_files", kGauge, "files", "file",
+     "1: the file cannot be used as it is now, and what it said before stays "
+     "in force: tokens, keys (of an issuer), revocations, quotas; 0: it can; "
+     "not there for a file that this process was not given."},
     // Jobs, at the scheduler.
     {"syncline_job_state_seconds", kGauge, "seconds", "job, state",
      "How long the job has been in the state that it is in: queued, "

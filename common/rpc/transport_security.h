@@ -61,6 +61,8 @@ class TransportSecurity {
   // OK: the certificate `pem` of a peer is not revoked. Errors:
   // RevokedCertificates::Check's.
   absl::Status CheckRevoked(absl::string_view pem) const;
+  // RevokedCertificates::IsFileUsable. REQUIRES: has_revocations().
+  bool IsRevocationFileUsable() const { return revoked_->IsFileUsable(); }
 
   const TlsFiles& files() const { return files_; }
   absl::Duration connection_age_max() const { return connection_age_max_; }

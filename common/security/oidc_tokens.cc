@@ -370,6 +370,12 @@ absl::StatusOr<std::shared_ptr<const std::vector<WebKey>>> OidcTokens::Keys() {
   return keys_;
 }
 
+bool OidcTokens::IsFileUsable() {
+  if (!Keys().ok()) return false;
+  MutexLock lock(&mu_);
+  return file_.is_usable();
+}
+
 absl::StatusOr<TokenEntry> OidcTokens::Find(absl::string_view token,
                                             absl::Time now) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto keys, Keys());

@@ -72,6 +72,9 @@ class OidcTokens {
   absl::StatusOr<TokenEntry> Find(absl::string_view token, absl::Time now)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Whether the file of keys, as it is now, can be used; else older keys count.
+  bool IsFileUsable() ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   explicit OidcTokens(const Options& options)
       : options_(options),

@@ -34,6 +34,8 @@ class ReloadedFile {
                     absl::Time now = MonotonicNow());
 
   const std::string& path() const { return path_; }
+  // Whether the file could be used when it was last looked at.
+  bool is_usable() const { return unusable_.ok(); }
 
  private:
   void LogUnusable(absl::Time now);

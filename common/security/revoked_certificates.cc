@@ -84,6 +84,11 @@ absl::Status RevokedCertificates::Read() {
   return absl::OkStatus();
 }
 
+bool RevokedCertificates::IsFileUsable() {
+  MutexLock lock(&mu_);
+  return Read().ok() && file_.is_usable();
+}
+
 absl::Status RevokedCertificates::Check(absl::string_view pem, absl::Time now) {
   MutexLock lock(&mu_);
   if (now >= looked_at_ + kLookPeriod) {

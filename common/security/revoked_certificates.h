@@ -39,6 +39,9 @@ class RevokedCertificates {
   absl::Status Check(absl::string_view pem, absl::Time now)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Whether the file, as it is now, can be used; else older lines count.
+  bool IsFileUsable() ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   explicit RevokedCertificates(const std::string& path);
   // Errors: ReloadedFile's; none after the first OK.

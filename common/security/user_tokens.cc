@@ -241,4 +241,9 @@ bool UserTokens::HasTenants() {
       by_hash_, [](const auto& entry) { return !entry.second.tenant.empty(); });
 }
 
+bool UserTokens::IsFileUsable() {
+  MutexLock lock(&mu_);
+  return ReadLocked().ok() && file_.is_usable();
+}
+
 }  // namespace syncline

@@ -110,6 +110,9 @@ class UserTokens {
   // Whether the file, as it is now, names a tenant.
   bool HasTenants() ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Whether the file, as it is now, can be used; else older tokens count.
+  bool IsFileUsable() ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   explicit UserTokens(const std::string& path)
       : file_(path, kTokenFileBytesMax, "tokens") {}

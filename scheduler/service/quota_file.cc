@@ -4,9 +4,6 @@
 
 #include "absl/memory/memory.h"
 #include "common/base/status_macros.h"
-#include "common/system/file.h"
-#include "common/system/file_version.h"
-#include "common/system/log.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -15,24 +12,26 @@ constexpr size_t kBytesMax = 1 << 20;
 
 }  // namespace
 
+QuotaFile::QuotaFile(const std::string& path)
+    : file_(path, kBytesMax, "quotas") {}
+
 absl::StatusOr<std::unique_ptr<QuotaFile>> QuotaFile::Open(
     const std::string& path) {
   auto file = absl::WrapUnique(new QuotaFile(path));
-  SYNCLINE_ASSIGN_OR_RETURN(file->first_, file->Read());
+  SYNCLINE_ASSIGN_OR_RETURN(auto first, file->Read());
+  file->first_ = *std::move(first);
   return file;
 }
 
-absl::StatusOr<TenantQuotas> QuotaFile::Read() {
-  version_ = FileVersion(path_);
-  const auto text = ReadFile(path_, kBytesMax);
-  if (!text.ok()) {
-    // The next read of the same file may go well.
-    version_.clear();
-    return text.status();
-  }
-  auto quotas = TenantQuotas::Parse(*text);
-  if (!quotas.ok()) return Annotate(quotas.status(), path_);
-  return quotas;
+absl::StatusOr<std::optional<TenantQuotas>> QuotaFile::Read() {
+  std::optional<TenantQuotas> read;
+  SYNCLINE_RETURN_IF_ERROR(
+      file_.Look([&](absl::string_view text) -> absl::Status {
+        SYNCLINE_ASSIGN_OR_RETURN(read, TenantQuotas::Parse(text));
+        return absl::OkStatus();
+      }));
+  is_usable_ = file_.is_usable();
+  return read;
 }
 
 void QuotaFile::Start(std::function<void(TenantQuotas)> on_quotas) {
@@ -42,18 +41,8 @@ void QuotaFile::Start(std::function<void(TenantQuotas)> on_quotas) {
 }
 
 void QuotaFile::Look() {
-  const std::string version = FileVersion(path_);
-  if (version == version_) return;
   auto quotas = Read();
-  if (!quotas.ok()) {
-    if (std::exchange(logged_version_, version) == version) return;
-    LogError("the quotas stay as they were: their file cannot be used")
-        .Status(quotas.status());
-    return;
-  }
-  logged_version_.clear();
-  LogInfo("quotas read").Field("file", path_);
-  on_quotas_(*std::move(quotas));
+  if (quotas.ok() && quotas->has_value()) on_quotas_(**std::move(quotas));
 }
 
 }  // namespace syncline::scheduler

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SCHEDULER_SERVICE_QUOTA_FILE_H_
 #define SYNCLINE_SCHEDULER_SERVICE_QUOTA_FILE_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -8,14 +9,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/security/reloaded_file.h"
 #include "common/system/periodic_task.h"
 #include "scheduler/core/cluster/tenant_quotas.h"
 
 namespace syncline::scheduler {
 
-// The file of --quota-file, which is read again within kLookPeriod of a change.
-// One that cannot be used any more is logged, and what it said before stays in
-// force. Thread-compatible.
+// The file of --quota-file, which is read again within kLookPeriod of a change,
+// as ReloadedFile says. Thread-compatible.
 class QuotaFile {
  public:
   static constexpr absl::Duration kLookPeriod = absl::Seconds(2);
@@ -28,14 +29,19 @@ class QuotaFile {
   // until this is destroyed. Once.
   void Start(std::function<void(TenantQuotas)> on_quotas);
 
+  // Whether the file could be used at the last look; else older quotas count.
+  // Thread-safe.
+  bool is_usable() const { return is_usable_; }
+
  private:
-  explicit QuotaFile(std::string path) : path_(std::move(path)) {}
-  absl::StatusOr<TenantQuotas> Read();
+  explicit QuotaFile(const std::string& path);
+  // The quotas, if the file has changed since it was read. Errors:
+  // ReloadedFile's.
+  absl::StatusOr<std::optional<TenantQuotas>> Read();
   void Look();
 
-  const std::string path_;
-  std::string version_;         // of what was read; empty: reading failed
-  std::string logged_version_;  // that cannot be used
+  ReloadedFile file_;
+  std::atomic<bool> is_usable_{true};
   TenantQuotas first_;
   std::function<void(TenantQuotas)> on_quotas_;
   std::optional<PeriodicTask> looking_;

@@ -337,6 +337,10 @@ class SchedulerImpl final : public Scheduler {
     loop_.Read([&](const ClusterCore& core, absl::Time now) {
       metrics_.Collect(core, now, samples);
     });
+    if (quotas_ != nullptr) {
+      samples->Add("syncline_unusable_files", {{"file", "quotas"}},
+                   quotas_->is_usable() ? 0 : 1);
+    }
     const auto disk = artifacts_->DiskSpace();
     if (!disk.ok()) return;
     samples->Add("syncline_scheduler_disk_bytes", {},

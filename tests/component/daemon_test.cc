@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "common/base/host_port.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/user_calls.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "grpcpp/completion_queue.h"
@@ -24,12 +25,14 @@
 #include "gtest/gtest.h"
 #include "proto/scheduler.grpc.pb.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Stream = grpc::ServerReaderWriter<SchedulerMessage, DaemonMessage>;
 
 SchedulerMessage StopOf(const std::string& job_id) {
@@ -281,6 +284,27 @@ TEST_F(DaemonTest, WithoutMembersItIsReadyAtOnce) {
   EXPECT_EQ((*daemon)->scheduler_address(), (*daemon)->address());
   EXPECT_EQ(HealthOf((*daemon)->address(), ""), kServing);
   EXPECT_EQ(HealthOf((*daemon)->address(), "syncline.Jobs"), kServing);
+}
+
+TEST_F(DaemonTest, AFileThatCannotBeUsedIsInTheMetrics) {
+  options_.kind = DaemonKind::kScheduler;
+  options_.hosts_scheduler = true;
+  options_.token_file = temp_.Write("tokens", "# nobody\n");
+  {
+    const auto daemon = Daemon::Create(options_);
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    const auto metrics = [&] { return (*daemon)->metrics()->Render(); };
+    const std::string series = "syncline_unusable_files{file=\"tokens\"} ";
+    EXPECT_THAT(metrics(), HasSubstr(series + "0\n"));
+    ASSERT_OK(WriteFileAtomically(options_.token_file, "what is this\n"));
+    EXPECT_THAT(metrics(), HasSubstr(series + "1\n"));
+    ASSERT_OK(WriteFileAtomically(options_.token_file, "# nobody\n"));
+    EXPECT_THAT(metrics(), HasSubstr(series + "0\n"));
+    // It was given no other file.
+    EXPECT_THAT(metrics(), Not(HasSubstr("file=\"keys\"")));
+    EXPECT_THAT(metrics(), Not(HasSubstr("file=\"revocations\"")));
+  }
+  SetProcessTokens(nullptr);
 }
 
 TEST_F(DaemonTest, AMemberThatIsNotRegisteredIsLiveButNotReady) {

@@ -196,10 +196,11 @@ class ClusterTest(unittest.TestCase):
         """A scheduler whose certificate ends in three days; its HTTP address."""
         cls.make_certificate(3)
         certs = cls.folder / "certs"
+        (cls.folder / "tokens").write_text("# nobody\n")
         cls.processes.start(TLS_TASK, [
             BIN / "syncline-scheduler", "--listen=127.0.0.1:0", "--state-dir=state-tls",
             f"--tls-cert={certs}/scheduler.crt", f"--tls-key={certs}/scheduler.key",
-            f"--tls-ca={certs}/ca.crt"])
+            f"--tls-ca={certs}/ca.crt", "--token-file=tokens"])
         return eventually("the address of its page", lambda: cls.page_of(TLS_TASK))
 
     @classmethod
@@ -343,12 +344,19 @@ class ClusterTest(unittest.TestCase):
                        get(f"http://{t['targets'][0]}/metrics"))
         eventually("resolved", lambda: self.alert("SynclineMemberLost") is None)
 
-    def test_6_a_certificate_that_ends_soon_is_told_and_renewed(self):
+    def test_6_what_a_scheduler_cannot_use_is_told_and_mended(self):
         soon = eventually("soon", lambda: self.alert("SynclineCertificateExpiring",
                                                      instance=TLS_TASK))
         self.assertIn(TLS_TASK, soon["annotations"]["summary"])
         self.make_certificate(90)
         eventually("resolved", lambda: self.alert("SynclineCertificateExpiring") is None)
+        self.assertIsNone(self.alert("SynclineFileUnusable"))
+        (self.folder / "tokens").write_text("what is this\n")
+        unusable = eventually("unusable", lambda: self.alert(
+            "SynclineFileUnusable", instance=TLS_TASK, file="tokens"))
+        self.assertIn("its file of tokens", unusable["annotations"]["summary"])
+        (self.folder / "tokens").write_text("# nobody\n")
+        eventually("resolved", lambda: self.alert("SynclineFileUnusable") is None)
         # Its series of a scheduler are in the way of the next test.
         self.processes.signal(TLS_TASK, signal.SIGKILL)
 

@@ -44,10 +44,10 @@ TEST(MetricsCatalogueTest, NamesFollowTheConventions) {
 // A label whose values have no bound would grow without one.
 TEST(MetricsCatalogueTest, LabelsAreBounded) {
   const std::set<std::string> known = {
-      "as",      "what",    "cause", "code",   "content", "direction",
-      "for",     "from",    "job",   "kind",   "mode",    "part",
-      "phase",   "program", "rank",  "reason", "result",  "rpc",
-      "outcome", "state",   "table", "task",   "tier",    "version"};
+      "as",      "what", "cause",  "code",   "content", "direction", "file",
+      "for",     "from", "job",    "kind",   "mode",    "part",      "phase",
+      "program", "rank", "reason", "result", "rpc",     "outcome",   "state",
+      "table",   "task", "tier",   "version"};
   for (const MetricInfo& metric : MetricsCatalogue()) {
     for (const std::string& label : LabelNames(metric)) {
       EXPECT_THAT(known, Contains(label)) << metric.name;

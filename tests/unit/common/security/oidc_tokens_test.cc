@@ -171,6 +171,7 @@ TEST_F(OidcTokensTest, ABrokenFileLeavesTheKeysAsTheyWere) {
     ::testing::internal::CaptureStderr();
     ASSERT_OK(WriteFileAtomically(path_, text));
     for (int i = 0; i < 3; ++i) EXPECT_OK(Find(token).status());
+    EXPECT_FALSE(tokens_->IsFileUsable());
     const std::string log = ::testing::internal::GetCapturedStderr();
     const size_t begin = log.find("keys of the issuer stay as they were");
     ASSERT_NE(begin, std::string::npos) << log;
@@ -181,6 +182,7 @@ TEST_F(OidcTokensTest, ABrokenFileLeavesTheKeysAsTheyWere) {
   ASSERT_OK(RemoveTree(path_));
   EXPECT_OK(Find(token).status());
   Write({rsa_.Jwk("r")});
+  EXPECT_TRUE(tokens_->IsFileUsable());
   ExpectRefused(Find(token), "has kid \"e\"");
 }
 

@@ -77,6 +77,7 @@ TEST_F(ReloadedFileTest, EachBrokenVersionIsLoggedOnceAndChangesNothing) {
   EXPECT_THAT(errors[0], HasSubstr("names stay as they were"));
   EXPECT_THAT(errors[0], HasSubstr(absl::StrCat(path_, ": line 1: broken")));
   EXPECT_EQ(content_, "good");
+  EXPECT_FALSE(file_.is_usable());
   // Away is another version.
   ASSERT_OK(RemoveTree(path_));
   EXPECT_EQ(ErrorsOf(5).size(), 1u);
@@ -86,6 +87,7 @@ TEST_F(ReloadedFileTest, EachBrokenVersionIsLoggedOnceAndChangesNothing) {
   Write("better");
   EXPECT_EQ(ErrorsOf(5).size(), 0u);
   EXPECT_EQ(content_, "better");
+  EXPECT_TRUE(file_.is_usable());
   // The same damage after a good version is told again.
   Write("broken");
   EXPECT_EQ(ErrorsOf(5).size(), 1u);

@@ -153,12 +153,14 @@ TEST_F(RevokedCertificatesTest, LinesThatGoAreCounted) {
 TEST_F(RevokedCertificatesTest, AFileThatCannotBeUsedBringsNobodyBack) {
   Write(HashOf(first_));
   ASSERT_OK_AND_ASSIGN(const auto revoked, RevokedCertificates::Open(path_));
+  EXPECT_TRUE(revoked->IsFileUsable());
   for (const bool removed : {false, true}) {
     if (removed) {
       ASSERT_OK(RemoveTree(path_));
     } else {
       Write("what is this\n");
     }
+    EXPECT_FALSE(revoked->IsFileUsable());
     now_ += RevokedCertificates::kLookPeriod;
     EXPECT_FALSE(revoked->Check(first_, now_).ok());
     EXPECT_OK(revoked->Check(second_, now_));

@@ -172,6 +172,7 @@ TEST_F(TokenFileTest, ABrokenFileLeavesTheTokensAsTheyWere) {
   ASSERT_OK(tokens);
   ::testing::internal::CaptureStderr();
   ASSERT_OK(WriteFileAtomically(path_, "# tokens\ngarbage\n"));
+  EXPECT_FALSE((*tokens)->IsFileUsable());
   EXPECT_OK((*tokens)->Find(token_, kNow));
   EXPECT_FALSE((*tokens)->Find("synt_x", kNow).ok());
   const std::string log = ::testing::internal::GetCapturedStderr();
@@ -182,7 +183,9 @@ TEST_F(TokenFileTest, ABrokenFileLeavesTheTokensAsTheyWere) {
   ASSERT_OK(RemoveTree(path_));
   EXPECT_OK((*tokens)->Find(token_, kNow));
   EXPECT_FALSE(UserTokens::Open(path_).ok());
+  EXPECT_FALSE((*tokens)->IsFileUsable());
   Write({});
+  EXPECT_TRUE((*tokens)->IsFileUsable());
   EXPECT_FALSE((*tokens)->Find(token_, kNow).ok());
 }
 

@@ -8,6 +8,7 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/fakes/wait_log.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
@@ -38,9 +39,13 @@ TEST(QuotaFileTest, AChangeIsRead) {
   ASSERT_OK_AND_ASSIGN(const auto file, QuotaFile::Open(path));
   file->Start([&](const TenantQuotas& quotas) { seen.Add(Whether(quotas)); });
   EXPECT_EQ(seen.Await(1).back(), "does not");
+  EXPECT_TRUE(file->is_usable());
   ASSERT_OK(WriteFileAtomically(path, "acme cpus=1\n"));
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(60), [&] { return !file->is_usable(); }));
   ASSERT_OK(WriteFileAtomically(path, "acme workers=2\n"));
   EXPECT_EQ(seen.Await(2).back(), "fits");
+  EXPECT_TRUE(file->is_usable());
 }
 
 }  // namespace
