@@ -373,6 +373,15 @@ bool ControlLoop::OnRevoked(SessionId id, const absl::Status& why) {
   return true;
 }
 
+void ControlLoop::OnCertificateEnded(SessionId id, absl::Time end) const {
+  LogWarning(
+      "the certificate that a daemon's session began with has ended; if the "
+      "daemon has no newer one, others refuse its calls, jobs that it gets "
+      "fail, and it leaves when its connection ends")
+      .Field("member", MemberOf(id))
+      .Field("ended", absl::FormatTime(end, absl::UTCTimeZone()));
+}
+
 std::string ControlLoop::MemberOf(SessionId id) const {
   MutexLock lock(&mu_);
   const Membership::Entry* entry = core_.membership().Find(id);

@@ -84,6 +84,9 @@ class ControlLoop {
   // As ClusterCore. False: nothing has happened, because there is no room in
   // the queue, or the loop has stopped.
   bool OnRevoked(SessionId id, const absl::Status& why);
+  // The certificate that the session began with has ended: a warning in the
+  // log, and no more (MemberCertificates::OnEnded says why).
+  void OnCertificateEnded(SessionId id, absl::Time end) const;
   // Until it is destroyed.
   void AddTransfer(std::weak_ptr<Transfer> transfer);
   absl::Time Now() const { return clock_.Now(); }

@@ -232,6 +232,14 @@ MemberCertificates::Check RevocationCheck() {
       [security](absl::string_view pem) { return security->CheckRevoked(pem); };
 }
 
+// Null: there is no TLS, and no certificate ends.
+MemberCertificates::OnEnded EndsToldTo(ControlLoop* loop) {
+  if (ProcessSecurity() == nullptr) return nullptr;
+  return [loop](SessionId session, absl::Time end) {
+    loop->OnCertificateEnded(session, end);
+  };
+}
+
 }  // namespace
 
 DaemonsService::DaemonsService(const ServiceContext& context)
@@ -240,7 +248,8 @@ DaemonsService::DaemonsService(const ServiceContext& context)
           RevocationCheck(),
           [loop = context.loop](SessionId session, const absl::Status& why) {
             return loop->OnRevoked(session, why);
-          }) {}
+          },
+          EndsToldTo(context.loop)) {}
 
 grpc::ServerBidiReactor<DaemonMessage, SchedulerMessage>*
 DaemonsService::Session(grpc::CallbackServerContext* call) {

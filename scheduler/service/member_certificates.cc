@@ -3,18 +3,31 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "common/security/certificate.h"
+
 namespace syncline::scheduler {
 
-MemberCertificates::MemberCertificates(Check check, OnRevoked on_revoked)
-    : check_(std::move(check)), on_revoked_(std::move(on_revoked)) {
-  if (check_ == nullptr) return;
-  looking_.emplace("member-certificates", kLookPeriod, [this] { Look(); });
+MemberCertificates::MemberCertificates(Check check, OnRevoked on_revoked,
+                                       OnEnded on_ended)
+    : check_(std::move(check)),
+      on_revoked_(std::move(on_revoked)),
+      on_ended_(std::move(on_ended)) {
+  if (check_ == nullptr && on_ended_ == nullptr) return;
+  looking_.emplace("member-certificates", kLookPeriod,
+                   [this] { Look(absl::Now()); });
 }
 
 void MemberCertificates::Add(SessionId session, std::string pem) {
-  if (check_ == nullptr) return;
+  if (check_ == nullptr && on_ended_ == nullptr) return;
+  Certificate certificate;
+  if (on_ended_ != nullptr) {
+    const auto info = ReadCertificate(pem);
+    if (info.ok()) certificate.end = info->not_after;
+  }
+  certificate.pem = std::move(pem);
   MutexLock lock(&mu_);
-  certificates_[session] = {.pem = std::move(pem)};
+  certificates_[session] = std::move(certificate);
 }
 
 void MemberCertificates::Remove(SessionId session) {
@@ -22,7 +35,25 @@ void MemberCertificates::Remove(SessionId session) {
   certificates_.erase(session);
 }
 
-void MemberCertificates::Look() {
+void MemberCertificates::Look(absl::Time now) {
+  if (check_ != nullptr) LookForRevoked();
+  if (on_ended_ != nullptr) LookForEnded(now);
+}
+
+void MemberCertificates::LookForEnded(absl::Time now) {
+  std::vector<std::pair<SessionId, absl::Time>> ended;
+  {
+    MutexLock lock(&mu_);
+    for (auto& [session, certificate] : certificates_) {
+      if (now < certificate.end) continue;
+      ended.emplace_back(
+          session, std::exchange(certificate.end, absl::InfiniteFuture()));
+    }
+  }
+  for (const auto& [session, end] : ended) on_ended_(session, end);
+}
+
+void MemberCertificates::LookForRevoked() {
   std::vector<std::pair<SessionId, absl::Status>> revoked;
   {
     MutexLock lock(&mu_);

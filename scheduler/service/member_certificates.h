@@ -19,8 +19,8 @@ namespace syncline::scheduler {
 
 // The certificates of the daemons whose sessions are open. A session outlives
 // the look at its certificate when it began; this object looks again every
-// kLookPeriod and tells which sessions have a certificate that was revoked
-// meanwhile. Thread-safe.
+// kLookPeriod and tells which sessions have a certificate that was revoked, or
+// has ended, meanwhile. Thread-safe.
 class MemberCertificates {
  public:
   // With RevokedCertificates::kLookPeriod less than ClusterCore's grace, so
@@ -33,23 +33,35 @@ class MemberCertificates {
   // returns true. False: the session could not be ended now.
   using OnRevoked =
       std::function<bool(SessionId session, const absl::Status& why)>;
-  // A null `check`: nothing is ever revoked, and there is no thread.
-  MemberCertificates(Check check, OnRevoked on_revoked);
+  // Called in the same way, once for a session. Its member may have been given
+  // another certificate since: that one counts for its new connections, while
+  // the session lives on with the connection that it began on.
+  using OnEnded = std::function<void(SessionId session, absl::Time end)>;
+  // A null `check`: nothing is ever revoked. A null `on_ended`: nobody is told.
+  // Both: there is no thread.
+  MemberCertificates(Check check, OnRevoked on_revoked,
+                     OnEnded on_ended = nullptr);
 
   void Add(SessionId session, std::string pem) ABSL_LOCKS_EXCLUDED(mu_);
   // Idempotent.
   void Remove(SessionId session) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // One look at all sessions; the thread calls it.
-  void Look() ABSL_LOCKS_EXCLUDED(mu_);
+  // One look at all sessions; the thread calls it. `now` by the wall clock.
+  void Look(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Certificate {
     std::string pem;
+    // InfiniteFuture: it is not known, or on_ended_ was told.
+    absl::Time end = absl::InfiniteFuture();
     bool is_being_told = false;  // on_revoked_ runs
   };
+  void LookForRevoked() ABSL_LOCKS_EXCLUDED(mu_);
+  void LookForEnded(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+
   const Check check_;
   const OnRevoked on_revoked_;
+  const OnEnded on_ended_;
   Mutex mu_;
   std::map<SessionId, Certificate> certificates_ ABSL_GUARDED_BY(mu_);
   std::optional<PeriodicTask> looking_;  // last: its thread uses the rest
