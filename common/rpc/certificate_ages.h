@@ -16,10 +16,14 @@ namespace syncline {
 // Whether the certificates of callers have ended. A handshake checks that too,
 // but not where it resumes an earlier TLS session: then OpenSSL verifies
 // nothing again. Remembers what it has parsed, of at most kEntriesMax
-// certificates of at most kRememberedBytesMax. Thread-safe.
+// certificates of at most kRememberedBytesMax; one more, and it forgets all and
+// parses again, so the answers are the same. Nobody is warned from here: each
+// process tells of the end of its own certificate. Thread-safe.
 class CertificateAges {
  public:
-  static constexpr size_t kEntriesMax = 512;
+  // Twice the members that a cluster may have, as RevokedCertificates: with
+  // fewer a large cluster would parse a certificate for each call.
+  static constexpr size_t kEntriesMax = 8192;
   static constexpr size_t kRememberedBytesMax = 8 << 10;
 
   // `pem` is a caller's certificate, `now` by the wall clock. Errors:
