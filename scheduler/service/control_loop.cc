@@ -624,15 +624,23 @@ void ControlLoop::Shutdown(int exit_code, const std::string& reason) {
 
 void ControlLoop::Backup(
     std::function<void(absl::StatusOr<std::unique_ptr<StateBackup>>)> done) {
+  const auto jobs = [this] {
+    std::vector<JobStatus> all;
+    MutexLock lock(&mu_);
+    for (const Job* job : core_.Jobs()) all.push_back(job->status());
+    return all;
+  };
+  auto begun = StateBackup::Begin(*artifacts_, jobs());
+  if (!begun.ok()) return done(begun.status());
+  auto backup =
+      std::make_shared<std::unique_ptr<StateBackup>>(*std::move(begun));
   // On the thread that writes records, so that none is written meanwhile.
-  const bool queued = thread_.TrySubmit([this, done] {
+  const bool queued = thread_.TrySubmit([this, jobs, backup, done] {
     if (!OwnsState()) return done(SchedulerStopping());
-    std::vector<JobStatus> jobs;
-    {
-      MutexLock lock(&mu_);
-      for (const Job* job : core_.Jobs()) jobs.push_back(job->status());
-    }
-    done(StateBackup::Take(state_, *artifacts_, jobs));
+    const absl::Status taken =
+        (*backup)->TakeMoment(state_, *artifacts_, jobs());
+    if (!taken.ok()) return done(taken);
+    done(std::move(*backup));
   });
   if (!queued) done(SchedulerStopping());
 }

@@ -127,7 +127,8 @@ class ControlLoop {
                    std::function<void(absl::Status)> done);
   void SetQuotas(TenantQuotas quotas);
   void Shutdown(int exit_code, const std::string& reason);
-  // The state of one moment.
+  // The state of one moment. Links the files of jobs first, on the caller's
+  // thread, which may take seconds.
   void Backup(
       std::function<void(absl::StatusOr<std::unique_ptr<StateBackup>>)> done);
 

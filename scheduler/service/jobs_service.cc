@@ -330,6 +330,12 @@ class BackupSender final : public grpc::ServerWriteReactor<FileChunk> {
  public:
   BackupSender(const ServiceContext& context, AuditRecord record)
       : context_(context), record_(std::move(record)) {
+    const bool queued = context_.files->TrySubmit([this] { Begin(); });
+    if (!queued) End(TooMuchToDo());
+  }
+
+ private:
+  void Begin() {
     context_.loop->Backup(
         [this](absl::StatusOr<std::unique_ptr<StateBackup>> backup) {
           if (!backup.ok()) return End(backup.status());
@@ -337,8 +343,6 @@ class BackupSender final : public grpc::ServerWriteReactor<FileChunk> {
           SendNextOnPool();
         });
   }
-
- private:
   void SendNextOnPool() {
     const bool queued = context_.files->TrySubmit([this] {
       const absl::Status made = backup_->Next(&chunk_);

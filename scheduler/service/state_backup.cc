@@ -36,13 +36,18 @@ std::string NameOf(const std::string& job_id, const std::string& artifact) {
   return absl::StrCat("jobs/", job_id, "/", artifact);
 }
 
+// A file is replaced as a whole, by one whose record says so.
+bool IsSameFile(const Artifact& a, const Artifact& b) {
+  return a.size_bytes() == b.size_bytes() && a.crc32c() == b.crc32c();
+}
+
 bool IsNumber(absl::string_view text) {
   return !text.empty() && absl::c_all_of(text, [](char c) {
     return absl::ascii_isdigit(static_cast<unsigned char>(c));
   });
 }
 
-// Whether Take has made `entry`: not what a person has put beside it.
+// Whether Begin has made `entry`: not what a person has put beside it.
 bool IsOwnFolder(const std::filesystem::directory_entry& entry) {
   std::error_code error;
   // A link to a folder is none.
@@ -60,9 +65,8 @@ bool IsOwnFolder(const std::filesystem::directory_entry& entry) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StateBackup>> StateBackup::Take(
-    StateStore* state, const ArtifactStore& artifacts,
-    absl::Span<const JobStatus> jobs) {
+absl::StatusOr<std::unique_ptr<StateBackup>> StateBackup::Begin(
+    const ArtifactStore& artifacts, absl::Span<const JobStatus> jobs) {
   static std::atomic<int> taken{0};
   auto backup = absl::WrapUnique(new StateBackup(absl::StrCat(
       artifacts.directory(), "/", kFolder, getpid(), "-", ++taken)));
@@ -71,15 +75,39 @@ absl::StatusOr<std::unique_ptr<StateBackup>> StateBackup::Take(
   if (chmod(backup->folder_.c_str(), 0700) != 0) {
     return FileError(errno, "set the mode of", backup->folder_);
   }
-  SYNCLINE_RETURN_IF_ERROR(state->CopyTo(backup->folder_ + "/db"));
-  SYNCLINE_RETURN_IF_ERROR(backup->ListDatabase());
   for (const JobStatus& job : jobs) {
     for (const Artifact& artifact : job.artifacts()) {
       SYNCLINE_RETURN_IF_ERROR(
-          backup->Link(artifacts, job.job_id(), artifact.name()));
+          backup->Link(artifacts, job.job_id(), artifact).status());
     }
   }
   return backup;
+}
+
+absl::Status StateBackup::TakeMoment(StateStore* state,
+                                     const ArtifactStore& artifacts,
+                                     absl::Span<const JobStatus> jobs) {
+  SYNCLINE_RETURN_IF_ERROR(state->CopyTo(folder_ + "/db"));
+  SYNCLINE_RETURN_IF_ERROR(ListDatabase());
+  for (const JobStatus& job : jobs) {
+    for (const Artifact& artifact : job.artifacts()) {
+      std::string name = NameOf(job.job_id(), artifact.name());
+      const auto linked = linked_.find(name);
+      if (linked == linked_.end() || !IsSameFile(linked->second, artifact)) {
+        SYNCLINE_ASSIGN_OR_RETURN(const bool is_there,
+                                  Link(artifacts, job.job_id(), artifact));
+        if (!is_there) {
+          LogWarning(
+              "a file that its record names is not there, nor in the backup")
+              .Job(job.job_id())
+              .Field("file", artifacts.PathOf(job.job_id(), artifact.name()));
+          continue;
+        }
+      }
+      names_.push_back(std::move(name));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void StateBackup::RemoveLeftovers(const std::string& directory) {
@@ -107,22 +135,23 @@ absl::Status StateBackup::ListDatabase() {
   return FileError(error.value(), "list", folder_ + "/db");
 }
 
-absl::Status StateBackup::Link(const ArtifactStore& artifacts,
-                               const std::string& job_id,
-                               const std::string& name) {
-  const std::string to = absl::StrCat(folder_, "/", NameOf(job_id, name));
+absl::StatusOr<bool> StateBackup::Link(const ArtifactStore& artifacts,
+                                       const std::string& job_id,
+                                       const Artifact& artifact) {
+  const std::string name = NameOf(job_id, artifact.name());
+  const std::string to = absl::StrCat(folder_, "/", name);
   SYNCLINE_RETURN_IF_ERROR(
       MakeDirs(std::filesystem::path(to).parent_path().string()));
-  const std::string from = artifacts.PathOf(job_id, name);
+  if (linked_.erase(name) > 0 && unlink(to.c_str()) != 0) {
+    return FileError(errno, "remove", to);
+  }
+  const std::string from = artifacts.PathOf(job_id, artifact.name());
   if (link(from.c_str(), to.c_str()) == 0) {
-    names_.push_back(NameOf(job_id, name));
-    return absl::OkStatus();
+    linked_[name] = artifact;
+    return true;
   }
   if (errno != ENOENT) return FileError(errno, "link", from);
-  LogWarning("a file that its record names is not there, nor in the backup")
-      .Job(job_id)
-      .Field("file", from);
-  return absl::OkStatus();
+  return false;
 }
 
 absl::Status StateBackup::Open(const std::string& name) {

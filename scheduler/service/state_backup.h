@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -31,12 +32,19 @@ namespace syncline::scheduler {
 // database's log. Thread-compatible; blocks on the disk.
 class StateBackup {
  public:
-  // `jobs`: all that are in the state now. Called by the thread that writes the
-  // state; takes moments. A file that a record names and that is not there is
-  // left out. Errors: those of the file system, of a copy of the database.
-  static absl::StatusOr<std::unique_ptr<StateBackup>> Take(
-      StateStore* state, const ArtifactStore& artifacts,
-      absl::Span<const JobStatus> jobs);
+  // Links the files of `jobs`, which are in the state about now: most of the
+  // work, so that little is left for TakeMoment. May take seconds; not for the
+  // thread that writes the state. Errors: those of the file system.
+  static absl::StatusOr<std::unique_ptr<StateBackup>> Begin(
+      const ArtifactStore& artifacts, absl::Span<const JobStatus> jobs);
+  // `jobs`: all that are in the state now. Called once, by the thread that
+  // writes the state. Copies the database and links the files that Begin did
+  // not, or not as the records have them now; files that Begin linked and that
+  // no record names any more are not in the archive. A file that a record names
+  // and that is not there is left out. Errors: those of the file system, of a
+  // copy of the database.
+  absl::Status TakeMoment(StateStore* state, const ArtifactStore& artifacts,
+                          absl::Span<const JobStatus> jobs);
   // Removes what killed schedulers have left of it: folders with such a name.
   static void RemoveLeftovers(const std::string& directory);
   ~StateBackup();  // removes the links
@@ -50,8 +58,10 @@ class StateBackup {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   explicit StateBackup(std::string folder) : folder_(std::move(folder)) {}
-  absl::Status Link(const ArtifactStore& artifacts, const std::string& job_id,
-                    const std::string& name);
+  // False: there is no such file. Replaces an older link.
+  absl::StatusOr<bool> Link(const ArtifactStore& artifacts,
+                            const std::string& job_id,
+                            const Artifact& artifact);
   absl::Status ListDatabase();
   absl::Status Open(const std::string& name);
   absl::Status ReadMore();
@@ -60,7 +70,9 @@ class StateBackup {
   absl::Status Produce();
 
   const std::string folder_;
-  std::vector<std::string> names_;  // below folder_, in order
+  // The files of jobs that folder_ has, by name, as their records had them.
+  absl::flat_hash_map<std::string, Artifact> linked_;
+  std::vector<std::string> names_;  // below folder_, in order; of the moment
   size_t next_ = 0;
   std::unique_ptr<std::FILE, Close> file_;  // that is being read
   std::string name_;                        // its

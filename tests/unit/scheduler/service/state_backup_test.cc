@@ -75,9 +75,15 @@ class StateBackupTest : public ::testing::Test {
     return path;
   }
   std::unique_ptr<StateBackup> Take() {
-    auto backup = StateBackup::Take(state_.get(), *artifacts_, jobs_);
+    auto backup = StateBackup::Begin(*artifacts_, jobs_);
     EXPECT_TRUE(backup.ok()) << backup.status();
+    TakeMoment(backup->get());
     return *std::move(backup);
+  }
+  void TakeMoment(StateBackup* backup) {
+    const absl::Status taken =
+        backup->TakeMoment(state_.get(), *artifacts_, jobs_);
+    EXPECT_TRUE(taken.ok()) << taken;
   }
   static StateFindings Check(const std::string& path) {
     const auto found = CheckState(path);
@@ -121,6 +127,33 @@ TEST_F(StateBackupTest, ItIsOneMomentAndUnpackedItIsAState) {
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ(*(*store)->Epoch(), 7u);
   EXPECT_EQ((*store)->Load()->jobs.size(), 2u);
+}
+
+// Files are linked before the moment. Those that come, go and change in between
+// are as the records of the moment have them.
+TEST_F(StateBackupTest, WhatChangesBeforeTheMomentIsAsInTheMoment) {
+  Add("j-0003", SUCCEEDED, "gone soon");
+  auto begun = StateBackup::Begin(*artifacts_, jobs_);
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  // One goes, one comes, one is replaced.
+  ASSERT_TRUE(artifacts_->DeleteJob("j-0003").ok());
+  ASSERT_TRUE(state_->Delete("j-0003").ok());
+  jobs_.pop_back();
+  Add("j-0004", RUNNING, "has come");
+  ASSERT_TRUE(artifacts_->DeleteJob("j-0002").ok());
+  ASSERT_TRUE(state_->Delete("j-0002").ok());
+  jobs_.erase(jobs_.begin() + 1);
+  Add("j-0002", RUNNING, "another model");
+  TakeMoment(begun->get());
+  const std::string archive = Archive(begun->get());
+  const StateFindings found = Check(WriteArchive(archive));
+  EXPECT_THAT(found.problems, IsEmpty());
+  EXPECT_EQ(found.jobs, 3u);
+  EXPECT_EQ(found.files, 3u);
+  EXPECT_EQ(found.file_bytes,
+            3'000'000u + sizeof("another model") - 1 + sizeof("has come") - 1);
+  EXPECT_THAT(archive, testing::Not(HasSubstr("gone soon")));
+  EXPECT_THAT(archive, testing::Not(HasSubstr("jobs/j-0003")));
 }
 
 // The records have the secrets of running jobs.
