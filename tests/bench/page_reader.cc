@@ -51,6 +51,7 @@ PageReader::PageReader(std::vector<Page> pages) : pages_(std::move(pages)) {
 }
 
 void PageReader::Read() {
+  if (is_paused_) return;
   for (const Page& page : pages_) {
     const uint64_t bytes = ReadPage(page);
     bytes_ += bytes;

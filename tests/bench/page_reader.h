@@ -11,8 +11,9 @@
 
 namespace syncline {
 
-// Reads HTTP pages of daemons on loopback once a second, as a Prometheus with a
-// short interval and an open status page do. Thread-safe.
+// Reads HTTP pages of daemons on loopback once a second while it is not paused,
+// as a Prometheus with a short interval and an open status page do. It begins
+// paused. Thread-safe.
 class PageReader {
  public:
   struct Page {
@@ -20,6 +21,8 @@ class PageReader {
     std::string path;     // "/metrics"
   };
   explicit PageReader(std::vector<Page> pages);
+  // The seconds go on, so that readings have no fixed place after a pause.
+  void SetPaused(bool is_paused) { is_paused_ = is_paused; }
   // Bytes that were read so far, headers included.
   uint64_t bytes() const { return bytes_; }
   // Pages that did not answer.
@@ -29,6 +32,7 @@ class PageReader {
   void Read();
 
   const std::vector<Page> pages_;
+  std::atomic<bool> is_paused_{true};
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> failures_{0};
   std::optional<PeriodicTask> reading_;  // last: its thread uses the rest

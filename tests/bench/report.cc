@@ -1,6 +1,7 @@
 #include "tests/bench/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +29,37 @@ Spread SpreadOf(std::vector<double> values) {
   return {median, values.front(), values.back()};
 }
 
+// By the median, or where there is an interval by both of its ends.
+const char* Verdict(const Goal& goal, double median,
+                    const std::optional<Interval>& interval) {
+  if (!interval.has_value()) {
+    return goal.Reached(median) ? "reached" : "missed";
+  }
+  const bool low = goal.Reached(interval->low);
+  const bool high = goal.Reached(interval->high);
+  if (low && high) return "reached";
+  return low || high ? "undecided" : "missed";
+}
+
 }  // namespace
+
+std::optional<Interval> MedianInterval(std::vector<double> values) {
+  // The median is below the k-th smallest value if fewer than k values are
+  // below the median: each is with a probability of 1/2.
+  constexpr double kTail = 0.025;
+  const auto n = static_cast<double>(values.size());
+  size_t k = 0;
+  double below = 0;
+  for (; k < values.size(); ++k) {
+    const auto count = static_cast<double>(k);
+    below += std::exp(std::lgamma(n + 1) - std::lgamma(count + 1) -
+                      std::lgamma(n - count + 1) - n * std::log(2.0));
+    if (below > kTail) break;
+  }
+  if (k == 0) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  return Interval{values[k - 1], values[values.size() - k]};
+}
 
 Report::Report(absl::string_view name, absl::string_view what)
     : name_(name), what_(what) {}
@@ -77,6 +108,10 @@ void Report::SetGoal(absl::string_view measurement, const Goal& goal) {
   Find(measurement).goal = goal;
 }
 
+void Report::ShowInterval(absl::string_view measurement) {
+  Find(measurement).has_interval = true;
+}
+
 double Report::Median(absl::string_view name) const {
   return SpreadOf(Find(name).values).median;
 }
@@ -87,6 +122,11 @@ const Report::Series& Report::Find(absl::string_view name) const {
   }
   SYNCLINE_CHECK(false && "no such measurement");
   return series_.front();
+}
+
+std::optional<Interval> Report::IntervalOf(const Series& series) {
+  if (!series.has_interval) return std::nullopt;
+  return MedianInterval(series.values);
 }
 
 std::string Report::ToTable() const {
@@ -102,12 +142,18 @@ std::string Report::ToTable() const {
     absl::StrAppendFormat(&out, "  %-32s %12.6g %12.6g %12.6g %3d  %s",
                           series.name, spread.median, spread.low, spread.high,
                           series.values.size(), series.unit);
+    const std::optional<Interval> interval = IntervalOf(series);
+    if (interval.has_value()) {
+      absl::StrAppendFormat(&out, "%smedian at 95%% %.4g .. %.4g",
+                            series.unit.empty() ? "" : ", ", interval->low,
+                            interval->high);
+    }
     if (series.goal.has_value()) {
       absl::StrAppendFormat(
-          &out, "%sgoal %s %g: %s", series.unit.empty() ? "" : ", ",
+          &out, "%sgoal %s %g: %s",
+          series.unit.empty() && !interval.has_value() ? "" : ", ",
           series.goal->kind == Goal::Kind::kAtLeast ? ">=" : "<=",
-          series.goal->value,
-          series.goal->Reached(spread.median) ? "reached" : "missed");
+          series.goal->value, Verdict(*series.goal, spread.median, interval));
     }
     absl::StrAppend(&out, "\n");
   }
@@ -134,6 +180,10 @@ std::string Report::ToJson() const {
     entry["median"].set_number_value(spread.median);
     entry["lowest"].set_number_value(spread.low);
     entry["highest"].set_number_value(spread.high);
+    if (const auto interval = IntervalOf(series); interval.has_value()) {
+      entry["median_low"].set_number_value(interval->low);
+      entry["median_high"].set_number_value(interval->high);
+    }
     for (const double value : series.values) {
       entry["values"].mutable_list_value()->add_values()->set_number_value(
           value);

@@ -27,6 +27,15 @@ struct Goal {
 };
 inline Goal AtMost(double value) { return {Goal::Kind::kAtMost, value}; }
 
+// A 95% confidence interval of the median of what the values are drawn from,
+// whatever its distribution: two of the values, by their order (the sign test).
+// Nothing: fewer than six values say too little.
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+std::optional<Interval> MedianInterval(std::vector<double> values);
+
 // The measurements of one benchmark. Numbers of one report may be compared with
 // each other, and with nothing else: they come from one machine and one run,
 // and repetitions of the compared sides are taken in turn. Thread-compatible.
@@ -54,6 +63,10 @@ class Report {
                 std::optional<Goal> goal = std::nullopt);
   // For a measurement added so far.
   void SetGoal(absl::string_view measurement, const Goal& goal);
+  // Of a measurement or ratio added so far the report has MedianInterval too,
+  // if there is one; its goal is then neither reached nor missed where it lies
+  // within the interval. For sides that differ by less than their values vary.
+  void ShowInterval(absl::string_view measurement);
 
   // Median of a measurement or ratio; REQUIRES: it has values.
   double Median(absl::string_view name) const;
@@ -67,8 +80,11 @@ class Report {
     std::string unit;
     std::vector<double> values;
     std::optional<Goal> goal;
+    bool has_interval = false;
   };
   void SetText(absl::string_view key, std::string value);
+  // Nothing: it was not asked for, or there is none.
+  static std::optional<Interval> IntervalOf(const Series& series);
   const Series& Find(absl::string_view name) const;
   Series& Find(absl::string_view name) {
     return const_cast<Series&>(std::as_const(*this).Find(name));

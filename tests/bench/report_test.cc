@@ -4,7 +4,10 @@
 #include "tests/bench/report.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
@@ -70,6 +73,42 @@ TEST(ReportTest, AGoalMayBeTheMostAndMayBeOfAMeasurement) {
                     ContainsRegex("tortoise +4 .*m/s, goal >= 4: reached")));
   EXPECT_THAT(report.ToJson(),
               AllOf(HasSubstr("\"goal_max\":29"), HasSubstr("\"goal_min\":4")));
+}
+
+// By the binomial distribution: of 9 values the chance that at most one is
+// below the median is 10/512, of 20 that at most five are is 0.0207.
+TEST(ReportTest, TheIntervalOfAMedianIsThatOfTheSignTest) {
+  std::vector<double> values;
+  for (int i = 1; i <= 5; ++i) values.push_back(6 - i);
+  EXPECT_FALSE(MedianInterval(values).has_value());
+  const auto of = [](int n) {
+    std::vector<double> numbers;
+    for (int i = n; i >= 1; --i) numbers.push_back(i);
+    const auto interval = MedianInterval(numbers);
+    return std::make_pair(interval->low, interval->high);
+  };
+  EXPECT_EQ(of(6), std::make_pair(1.0, 6.0));
+  EXPECT_EQ(of(9), std::make_pair(2.0, 8.0));
+  EXPECT_EQ(of(20), std::make_pair(6.0, 15.0));
+  EXPECT_EQ(of(100), std::make_pair(40.0, 61.0));
+  EXPECT_EQ(of(1000), std::make_pair(469.0, 532.0));
+}
+
+TEST(ReportTest, AGoalWithinTheIntervalIsUndecided) {
+  Report report("r", "");
+  for (int i = 1; i <= 9; ++i) report.Add("a", "", i);
+  for (const auto& [goal, verdict] :
+       {std::make_pair(1.5, "reached"), std::make_pair(4.0, "undecided"),
+        std::make_pair(8.5, "missed")}) {
+    report.SetGoal("a", goal);
+    report.ShowInterval("a");
+    EXPECT_THAT(report.ToTable(),
+                HasSubstr(absl::StrCat("median at 95% 2 .. 8, goal >= ", goal,
+                                       ": ", verdict)));
+  }
+  EXPECT_THAT(report.ToJson(), AllOf(HasSubstr("\"median_low\":2"),
+                                     HasSubstr("\"median_high\":8")));
+  EXPECT_THAT(Example().ToTable(), Not(HasSubstr("95%")));
 }
 
 TEST(ReportTest, TheJsonHoldsEveryValue) {
