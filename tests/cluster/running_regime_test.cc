@@ -170,7 +170,7 @@ TEST_F(RunningRegimeTest, AFrozenPsLeavesOneRegime) {
   ASSERT_OK_AND_ASSIGN(const auto change,
                        cluster_.StartSynctl({"regime", id, "--mode", "async"}));
   EXPECT_FALSE(change->Finish(absl::Seconds(2)).ok());
-  EXPECT_THAT(Regime(id, {"--mode", "async"}, 1), HasSubstr("is under way"));
+  EXPECT_THAT(Regime(id, {"--mode", "async"}, 138), HasSubstr("is under way"));
   cluster_.daemon("ps-1").Signal(SIGCONT);
   ASSERT_OK_AND_ASSIGN(const auto ended, change->Finish(kPatience));
   ASSERT_OK_AND_ASSIGN(const JobStatus status, cluster_.Get(id));

@@ -1,5 +1,6 @@
 #include "worker/training/regime_changer.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -69,25 +70,26 @@ bool RegimeChanger::WantsStrategy() const {
          wanted->strategy != ToProto(job_.regimes.regimes().back()).strategy();
 }
 
-absl::Status RegimeChanger::BeforeStep(int64_t clock) {
+absl::Status RegimeChanger::BeforeStep(int64_t clock, absl::Time now) {
   if (open_.has_value()) return absl::OkStatus();
   const std::optional<Wanted> wanted = TakeWanted();
   if (!wanted.has_value()) return absl::OkStatus();
-  return Announce(clock, *wanted);
+  return Announce(clock, *wanted, now);
 }
 
-absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted) {
-  const TrainingRegime& now = job_.regimes.regimes().back();
+absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted,
+                                     absl::Time now) {
+  const TrainingRegime& present = job_.regimes.regimes().back();
   RegimeChange change;
   change.ParseFromString(wanted.encoded);  // it was encoded here
   const absl::StatusOr<Regime> next = ChangedRegime(
       job_.spec(), static_cast<uint32_t>(job_.assignment.workers_size()),
-      ToProto(now), change);
+      ToProto(present), change);
   if (!next.ok()) {
     Fail(next.status());
     return absl::OkStatus();
   }
-  if (next->strategy() != ToProto(now).strategy() && job_.has_evaluator()) {
+  if (next->strategy() != ToProto(present).strategy() && job_.has_evaluator()) {
     Fail(absl::UnimplementedError(
         "strategy: cannot change while an evaluator takes part in the job; "
         "use a cluster without one"));
@@ -95,7 +97,7 @@ absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted) {
   }
   // No rank makes a step whose values it may have read already. In SYNC no rank
   // is past the next one before this rank has made its own.
-  const int64_t first = clock + (now.sync() ? 2 : 1);
+  const int64_t first = clock + (present.sync() ? 2 : 1);
   const auto workers = static_cast<size_t>(job_.assignment.workers_size());
   SYNCLINE_ASSIGN_OR_RETURN(const TrainingRegime regime,
                             ReadRegime("regime", *next));
@@ -118,6 +120,12 @@ absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted) {
                              .hold = kHold,
                              .regime = regime});
   if (absl::IsCancelled(agreed.status())) return agreed.status();
+  // Shards that have not ended the cut of the change before, or have not passed
+  // one for a checkpoint: it goes by itself.
+  if (absl::IsFailedPrecondition(agreed.status())) {
+    refused_since_ = std::min(refused_since_, now);
+    if (now < refused_since_ + kTriedFor) return absl::OkStatus();
+  }
   if (!agreed.ok()) {
     // Where the exchange itself has failed, its next call says so.
     Fail(agreed.status());
@@ -133,9 +141,10 @@ absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted) {
   LogInfo("the regime is to change")
       .Job(job_.assignment.job_id())
       .Field("clock", (*agreed)[0])
-      .Field("from", RegimeText(ToProto(now)))
+      .Field("from", RegimeText(ToProto(present)))
       .Field("to", RegimeText(cut.regime))
       .Field("reason", wanted.reason);
+  refused_since_ = absl::InfiniteFuture();
   open_ = std::move(cut);
   return absl::OkStatus();
 }
@@ -195,6 +204,7 @@ void RegimeChanger::Fail(const absl::Status& why) {
 }
 
 void RegimeChanger::Report(RegimeTransition transition) {
+  refused_since_ = absl::InfiniteFuture();
   {
     MutexLock lock(&mu_);
     if (wanted_.has_value()) transition.set_reason(wanted_->reason);

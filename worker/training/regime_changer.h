@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
@@ -34,6 +35,8 @@ namespace syncline::worker {
 // regime; if it fails, the job does.
 class RegimeChanger {
  public:
+  static constexpr absl::Duration kTriedFor = absl::Seconds(10);
+
   // The objects that are referred to outlive this. `report` is told what has
   // become of each change, on the training thread, or on that of Request.
   RegimeChanger(const PreparedJob& job, const Epochs& epochs,
@@ -46,9 +49,11 @@ class RegimeChanger {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // The training thread's. Blocks for a round trip where a change is wanted,
-  // and for some more while ranks run past the cut. Errors: those that end the
-  // job.
-  absl::Status BeforeStep(int64_t clock);
+  // and for some more while ranks run past the cut. Where a member refuses the
+  // cut because another one is in its way, it is asked for again before the
+  // next steps, for kTriedFor. `now` is by the monotonic clock. Errors: those
+  // that end the job.
+  absl::Status BeforeStep(int64_t clock, absl::Time now = MonotonicNow());
   // A cut is announced that has not ended.
   bool IsOpen() const { return open_.has_value(); }
   // The clock of that cut. REQUIRES: IsOpen().
@@ -82,7 +87,7 @@ class RegimeChanger {
   };
 
   std::optional<Wanted> TakeWanted() const ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Announce(int64_t clock, const Wanted& wanted);
+  absl::Status Announce(int64_t clock, const Wanted& wanted, absl::Time now);
   // Nothing has changed; says why.
   void Fail(const absl::Status& why);
   void Report(RegimeTransition transition) ABSL_LOCKS_EXCLUDED(mu_);
@@ -93,6 +98,8 @@ class RegimeChanger {
   const std::function<void(const RegimeTransition&)> report_;
   uint32_t announced_ = 0;  // cuts
   std::optional<OpenCut> open_;
+  // When what is wanted was first refused for another cut.
+  absl::Time refused_since_ = absl::InfiniteFuture();
 
   mutable Mutex mu_;
   // Until it is reported.

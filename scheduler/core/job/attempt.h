@@ -42,6 +42,9 @@ struct Attempt {
   uint64_t train_samples = 0;
   DataComparison data;  // while it is prepared
   std::optional<JobProgressTracker> progress;
+  // The job had come to this clock, as the chief has said of a checkpoint or a
+  // change of the regime; reports of the workers' clocks may come later.
+  int64_t reached_clock = 0;
   PsReports ps_reports;
   ProfileRequests profiles;
   // The change that the chief was asked for, until it is made or has failed.

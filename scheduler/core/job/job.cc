@@ -463,6 +463,8 @@ bool Job::TakeCheckpointReport(const WorkerReport& report,
   if (status_.state() != RUNNING) return false;
   if (report.has_checkpoint() &&
       TakeCheckpoint(report, attempt_->start.clock, &status_)) {
+    attempt_->reached_clock =
+        std::max(attempt_->reached_clock, report.checkpoint().clock());
     attempt_->checkpoint_trouble.clear();
     UpdateWaitingFor(actions);
     // A later attempt starts from it, also if the scheduler is another one.
@@ -483,9 +485,16 @@ std::string Job::LossText(const JobMember& member,
   if (status_.state() != RUNNING) {
     return absl::StrCat(text, "; it was preparing the job");
   }
-  const int64_t clock = member.role == Role::kWorker
-                            ? attempt_->progress->ClockOf(member.rank())
-                            : attempt_->progress->MinClock();
+  const JobProgressTracker& progress = *attempt_->progress;
+  const bool is_worker = member.role == Role::kWorker;
+  int64_t clock =
+      is_worker ? progress.ClockOf(member.rank()) : progress.MinClock();
+  if (!LeavesBehind(status_.spec().consistency().mode())) {
+    clock = std::max(clock, attempt_->reached_clock);
+  } else if (!is_worker) {
+    // The job's, as Status has it: some workers may be far behind.
+    clock = std::max(progress.MaxClock(), attempt_->reached_clock);
+  }
   return absl::StrCat(text, "; last clock ", clock);
 }
 

@@ -85,6 +85,14 @@ int64_t JobProgressTracker::MinClock() const {
   return workers_.empty() ? 0 : clock;
 }
 
+int64_t JobProgressTracker::MaxClock() const {
+  int64_t clock = 0;
+  for (const WorkerProgress& worker : workers_) {
+    clock = std::max(clock, worker.clock());
+  }
+  return clock;
+}
+
 double JobProgressTracker::MeanLoss() const {
   double sum = 0;
   int count = 0;

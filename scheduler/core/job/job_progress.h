@@ -41,6 +41,7 @@ class JobProgressTracker {
   // Clocks closed by `rank`, as last reported; by the slowest worker.
   int64_t ClockOf(uint32_t rank) const;
   int64_t MinClock() const;
+  int64_t MaxClock() const;  // by the foremost one
 
   // `running` is how long the job has been running.
   JobProgress Summary(absl::Duration running) const;

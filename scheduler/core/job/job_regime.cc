@@ -1,6 +1,7 @@
 // The regime of a running job, which users and the job's own rules change:
 // Job's part of it.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,10 @@ void Job::TakeRegimeReport(const RegimeTransition& transition, absl::Time now,
                            ClusterActions* actions) {
   const bool had_ps = !TrainsWithoutPs();
   if (!TakeRegime(transition, now, &status_)) return;
+  if (transition.error().empty()) {
+    attempt_->reached_clock =
+        std::max(attempt_->reached_clock, transition.regime().first_clock());
+  }
   // Others report from now on what was skipped, all of it.
   if (had_ps == TrainsWithoutPs()) attempt_->ps_reports = {};
   if (attempt_->regime_wanted.has_value() &&
@@ -88,9 +93,10 @@ void Job::ApplyRegimeRules(const WorkerReport& report, bool is_new_evaluation,
 absl::StatusOr<SchedulerMessage> Job::RequestRegime(
     const ChangeRegimeRequest& request) {
   if (attempt_->regime_wanted.has_value()) {
-    return absl::FailedPreconditionError(
+    return absl::AbortedError(
         absl::StrCat("job ", id(), ": a change of the regime is under way: ",
-                     attempt_->regime_wanted->reason()));
+                     attempt_->regime_wanted->reason(),
+                     "; try again when `synctl get ", id(), "` shows it"));
   }
   const std::vector<Regime> regimes = RegimesInForce(status_);
   if (regimes.size() >= kRegimeChangesMax) {

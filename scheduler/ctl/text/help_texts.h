@@ -23,8 +23,8 @@ Exit codes:
   2    wrong usage
   3    the scheduler cannot be reached
   130  cancelled, or Ctrl-C
-  138  worth a retry: a process of the cluster was lost or told to stop, or the
-       queue is full
+  138  worth a retry: a process of the cluster was lost or told to stop, the
+       queue is full, or another change of the regime is under way
 
 Each command has its own help: synctl submit --help)";
 

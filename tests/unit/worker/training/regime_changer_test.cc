@@ -133,6 +133,32 @@ TEST_F(RegimeChangerTest, ACutThatIsNotToBeHadIsTold) {
   EXPECT_TRUE(changer_->IsOpen());
 }
 
+// Such as the cut of the change before, while a shard has not ended it.
+TEST_F(RegimeChangerTest, ACutInTheWayIsWaitedFor) {
+  const absl::Time start = absl::FromUnixSeconds(1000);
+  exchange_.refusal = absl::FailedPreconditionError("first the regime cut");
+  Request(ConsistencySpec::ASYNC);
+  ASSERT_OK(changer_->BeforeStep(4, start));
+  ASSERT_OK(changer_->BeforeStep(5, start + absl::Seconds(9)));
+  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_FALSE(changer_->IsOpen());
+  exchange_.refusal = absl::OkStatus();
+  ASSERT_OK(changer_->BeforeStep(6, start + absl::Seconds(9)));
+  ASSERT_TRUE(changer_->IsOpen());
+  EXPECT_EQ(changer_->clock(), 8);
+  // It is given up in the end; the next one has time of its own.
+  ASSERT_OK(changer_->PutOff(8));
+  exchange_.refusal = absl::FailedPreconditionError("first the regime cut");
+  ASSERT_OK(changer_->BeforeStep(8, start + absl::Seconds(20)));
+  EXPECT_THAT(told_, IsEmpty());
+  ASSERT_OK(changer_->BeforeStep(9, start + absl::Seconds(30)));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].error(), "first the regime cut");
+  Request(ConsistencySpec::ASYNC, "again");
+  ASSERT_OK(changer_->BeforeStep(10, start + absl::Seconds(31)));
+  EXPECT_EQ(told_.size(), 1u);
+}
+
 TEST_F(RegimeChangerTest, NothingChangesBehindTheLastClock) {
   Request(ConsistencySpec::ASYNC);
   ASSERT_OK(changer_->BeforeStep(18));

@@ -35,6 +35,21 @@ TEST_F(JobTest, ALostMemberIsNamedWithItsLastClock) {
   EXPECT_THAT(job_.Participants(), ElementsAre(kChief, kWorker));
 }
 
+// Reports of clocks come twice a second; `synctl get` shows a checkpoint and a
+// change of the regime when the chief tells of them.
+TEST_F(JobTest, TheLastClockIsNotBehindWhatTheJobShows) {
+  StartAndRun();
+  Report(kChief, 231);
+  Report(kWorker, 231);
+  WorkerReport changed;
+  changed.mutable_regime()->set_reason("r");
+  changed.mutable_regime()->mutable_time()->set_seconds(1);
+  changed.mutable_regime()->mutable_regime()->set_first_clock(235);
+  job_.OnReport(kChief, changed, now_, &actions_);
+  Gone(kWorker, "stream closed");
+  EXPECT_THAT(reason(), HasSubstr("last clock 235"));
+}
+
 TEST_F(JobTest, ALostWorkersOwnClockIsTold) {
   StartAndRun();
   Report(kChief, 240);
