@@ -16,14 +16,17 @@ void CheckTableConsistency(const JobSpec& spec, Problems* problems) {
                              C::ASYNC})) {
     NotBuilt("table_consistency.mode", rows.mode(),
              "SYNC, BOUNDED_STALENESS or ASYNC", problems);
+    return;  // the other fields are those of that mode
   }
   if (rows.staleness_bound() != 0 && C::Mode_IsValid(rows.mode()) &&
       rows.mode() != C::BOUNDED_STALENESS) {
     problems->Add("table_consistency.staleness_bound",
                   "is for BOUNDED_STALENESS only");
   }
-  problems->AtMost("table_consistency.staleness_bound", rows.staleness_bound(),
-                   kStalenessBoundMax);
+  if (rows.mode() == C::BOUNDED_STALENESS) {
+    problems->AtMost("table_consistency.staleness_bound",
+                     rows.staleness_bound(), kStalenessBoundMax);
+  }
   if (rows.needed() != 0 || rows.timeout_seconds() != 0 ||
       rows.late() != C::LATE_UNSPECIFIED || rows.compensation() != 0) {
     problems->Add("table_consistency",

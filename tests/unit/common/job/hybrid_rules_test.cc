@@ -43,6 +43,19 @@ TEST(HybridRulesTest, TakesEachModeOfRows) {
   }
 }
 
+// The fields of a mode that rows do not have are no problem of their own.
+TEST(HybridRulesTest, AModeThatRowsDoNotHaveIsOneProblem) {
+  for (const char* edit :
+       {"table_consistency { mode: SYNC_WITH_BACKUPS needed: 2 }",
+        "table_consistency { mode: SYNC_WITH_TIMEOUT needed: 2 "
+        "timeout_seconds: 1 }",
+        "table_consistency { mode: ASYNC staleness_bound: 2000000 }"}) {
+    const auto problems = ValidateJobSpec(HybridJob(edit));
+    ASSERT_EQ(problems.size(), 1u) << absl::StrJoin(problems, "\n");
+    EXPECT_THAT(problems[0], HasSubstr("table_consistency."));
+  }
+}
+
 TEST(HybridRulesTest, RefusesByName) {
   const struct {
     const char* edit;
