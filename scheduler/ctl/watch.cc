@@ -53,11 +53,11 @@ void PrintSkipped(const JobStatus& job, const Console& console) {
 }
 
 // Prints the workers that were left behind, and the cost of that.
-void PrintLeftBehind(const JobStatus& job, const Console& console) {
+void PrintLeftBehind(const JobStatus& job, std::ostream& out) {
   if (!LeavesBehind(job.spec().consistency().mode())) return;
   constexpr size_t kLinesMax = 8;
   for (const std::string& line : BlameLines(job, kLinesMax)) {
-    console.out << "  " << line << std::endl;
+    out << "  " << line << std::endl;
   }
 }
 
@@ -90,13 +90,14 @@ int PrintOutcome(const JobStatus& job, const Console& console) {
     }
     if (HasMoreToSay(job)) PrintReason(job, console.out);
     PrintSkipped(job, console);
-    PrintLeftBehind(job, console);
+    PrintLeftBehind(job, console.out);
     return code;
   }
   const char* what = job.state() == CANCELLED ? " was cancelled" : " failed";
   console.err << name << what << after << ":\n";
   PrintReason(job, console.err);
   PrintSkipped(job, console);
+  PrintLeftBehind(job, console.err);
   if (!job.trace_id().empty()) {
     console.err << "  trace=" << job.trace_id() << " (synctl logs "
                 << job.job_id() << ")" << std::endl;

@@ -509,8 +509,9 @@ function showSplit(job, shares) {
 
 // The worker that waits at most half as much as every other, where each of these
 // waits a fifth of its time or more: the rule of `synctl top` and `synctl why`.
-function stragglerOf(workers, shares) {
-  if (workers.length < 2) return null;
+// Where a step ends without some workers, nobody waits for a slow one.
+function stragglerOf(job, workers, shares) {
+  if (workers.length < 2 || /SYNC_WITH_/.test(job.regime || "")) return null;
   const wait = (w) => shares.get(w.rank)[2];
   const slow = workers.reduce((a, b) => (wait(b) < wait(a) ? b : a));
   const others = Math.min(...workers.filter((w) => w !== slow).map(wait));
@@ -529,7 +530,7 @@ function showBlame(job, shares) {
     return;
   }
   const wait = (w) => shares.get(w.rank)[2];
-  const slow = stragglerOf(workers, shares);
+  const slow = stragglerOf(job, workers, shares);
   const others = workers.filter((w) => w !== slow)
     .sort((a, b) => wait(b) - wait(a));
   const shown = others.slice(0, BLAME_NODES_MAX);

@@ -400,7 +400,7 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   if (progress.clocks_total() > 0) {
     absl::StrAppend(&text, "progress  ", ProgressText(progress), "\n");
   }
-  const auto straggler = StragglerOf(progress, JobProgress());
+  const auto straggler = StragglerOf(job, progress, JobProgress());
   for (const WorkerProgress& worker : progress.workers()) {
     absl::StrAppend(&text, WorkerText(worker, straggler == worker.rank()));
   }

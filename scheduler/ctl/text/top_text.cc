@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/job/evaluate_validator.h"
+#include "common/job/quorum_validator.h"
 #include "scheduler/ctl/text/job_text.h"
 
 namespace syncline::ctl {
@@ -68,7 +70,7 @@ std::string JobLine(const JobStatus& job) {
 std::string WorkerLines(const JobStatus& job, const JobProgress& before) {
   const JobProgress& progress = job.progress();
   const auto shares = WaitShares(progress, before);
-  const std::optional<uint32_t> straggler = StragglerOf(progress, before);
+  const auto straggler = StragglerOf(job, progress, before);
   std::string text;
   for (int i = 0; i < progress.workers_size(); ++i) {
     const WorkerProgress& worker = progress.workers(i);
@@ -124,6 +126,35 @@ std::optional<uint32_t> StragglerOf(const JobProgress& now,
     return std::nullopt;
   }
   return now.workers(least).rank();
+}
+
+bool ChiefHoldsUp(const JobStatus& job) {
+  const bool chief_evaluates = job.spec().data().has_test() &&
+                               !job.has_evaluator() &&
+                               !EvaluatesCheckpoints(job.spec());
+  if (job.state() != RUNNING || !chief_evaluates ||
+      !LeavesBehind(job.spec().consistency().mode())) {
+    return false;
+  }
+  const WorkerProgress* const chief = FindRank(job.progress(), 0);
+  if (chief == nullptr) return false;
+  int64_t foremost = 0;
+  int64_t per_epoch = 0;
+  for (const WorkerProgress& worker : job.progress().workers()) {
+    foremost = std::max(foremost, worker.clock());
+    per_epoch = std::max(per_epoch, worker.clocks_per_epoch());
+  }
+  return per_epoch > 0 && foremost % per_epoch == 0 &&
+         chief->clock() < foremost;
+}
+
+std::optional<uint32_t> StragglerOf(const JobStatus& job,
+                                    const JobProgress& now,
+                                    const JobProgress& before) {
+  if (!LeavesBehind(job.spec().consistency().mode())) {
+    return StragglerOf(now, before);
+  }
+  return ChiefHoldsUp(job) ? std::optional<uint32_t>(0) : std::nullopt;
 }
 
 std::string TopText(const TopSnapshot& now, const TopSnapshot& before) {

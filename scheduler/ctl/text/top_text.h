@@ -31,6 +31,18 @@ std::vector<std::optional<double>> WaitShares(const JobProgress& now,
 std::optional<uint32_t> StragglerOf(const JobProgress& now,
                                     const JobProgress& before);
 
+// Of a job whose steps end without some workers (LeavesBehind): the others have
+// come to the end of an epoch, where the chief evaluates and has not come yet.
+// Nobody goes on without it.
+bool ChiefHoldsUp(const JobStatus& job);
+
+// The same of a job with `now` as its progress. Where its steps end without
+// some workers nobody waits for a slow one: it is the chief, while it holds up
+// the job, or nobody.
+std::optional<uint32_t> StragglerOf(const JobStatus& job,
+                                    const JobProgress& now,
+                                    const JobProgress& before);
+
 // A line of totals; the jobs, each running one with a line for each worker; the
 // members. `before`: the moment before, for shares over that time; may be
 // empty.

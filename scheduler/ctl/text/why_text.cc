@@ -10,9 +10,11 @@
 #include "absl/strings/str_split.h"
 #include "common/job/blame_text.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/job/quorum_validator.h"
 #include "scheduler/ctl/text/elastic_text.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
+#include "scheduler/ctl/text/top_text.h"
 
 namespace syncline::ctl {
 namespace {
@@ -45,11 +47,24 @@ std::string NameOf(const JobStatus& job, uint32_t rank) {
   return absl::StrCat("rank ", rank);
 }
 
+// Where steps end without some workers: the chief, or nobody.
+std::string QuorumText(const JobStatus& job) {
+  if (ChiefHoldsUp(job)) {
+    return absl::StrCat("the others wait for ", NameOf(job, 0),
+                        ", the chief: they are at the end of an epoch, where "
+                        "it evaluates, and it has not come there\n");
+  }
+  return absl::StrFormat(
+      "a step ends with %d of %d workers: a slow one holds nobody up\n",
+      job.spec().consistency().needed(), job.progress().workers_size());
+}
+
 // Where workers wait for each other, the one that waits least is the one that
 // the others wait for.
 std::string StragglerText(const JobStatus& job) {
   const auto& workers = job.progress().workers();
   if (workers.size() < 2) return "";
+  if (LeavesBehind(job.spec().consistency().mode())) return QuorumText(job);
   const WorkerProgress* least = &workers[0];
   double others = 0;
   for (const WorkerProgress& worker : workers) {

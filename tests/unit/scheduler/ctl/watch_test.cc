@@ -53,6 +53,20 @@ TEST_F(PrintOutcomeTest, FilesThatWereNotStoredAreNamed) {
   EXPECT_THAT(Said(), HasSubstr("\n  worker 1: not stored: log\n"));
 }
 
+// However it ended.
+TEST_F(PrintOutcomeTest, WorkersThatWereLeftBehindAreNamed) {
+  job_.mutable_spec()->mutable_consistency()->set_mode(
+      ConsistencySpec::SYNC_WITH_BACKUPS);
+  Blame* const blame = job_.mutable_progress()->add_blame();
+  blame->set_rank(2);
+  blame->set_left_behind_clocks(7);
+  End(FAILED, "disk full", 40);
+  EXPECT_THAT(Said(), HasSubstr("  disk full\n  rank 2 was left behind at 7 "
+                                "clocks"));
+  End(SUCCEEDED, "all workers are done", 100);
+  EXPECT_THAT(Said(), HasSubstr("rank 2 was left behind at 7 clocks"));
+}
+
 TEST_F(PrintOutcomeTest, AFailedJobSaysWhy) {
   End(FAILED, "disk full\nat worker 1", 40);
   EXPECT_THAT(Said(), HasSubstr(" failed after 0:00:\n  disk full\n  at "

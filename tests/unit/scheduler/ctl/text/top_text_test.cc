@@ -71,6 +71,48 @@ TEST(StragglerTest, IsTheLastWhereNothingComesForward) {
   EXPECT_EQ(StragglerOf(level, level), std::nullopt) << "none is last";
 }
 
+// Workers that wait a fifth of their time for the slowest of those that are
+// needed, and one that was left behind.
+JobStatus JobWithBackups(std::vector<int64_t> clocks) {
+  JobStatus job;
+  job.set_state(RUNNING);
+  job.mutable_spec()->mutable_consistency()->set_mode(
+      ConsistencySpec::SYNC_WITH_BACKUPS);
+  job.mutable_spec()->mutable_data()->mutable_test()->mutable_digits();
+  *job.mutable_progress() =
+      ProgressOf({{5, 5, clocks[0]}, {5, 5, clocks[1]}, {9, 0, clocks[2]}});
+  for (auto& worker : *job.mutable_progress()->mutable_workers()) {
+    worker.set_clocks_per_epoch(50);
+  }
+  return job;
+}
+
+TEST(StragglerTest, WhereStepsEndWithoutItNobodyWaitsForASlowWorker) {
+  JobStatus job = JobWithBackups({120, 121, 30});
+  const JobProgress& now = job.progress();
+  EXPECT_EQ(StragglerOf(job, now, JobProgress()), std::nullopt);
+  EXPECT_EQ(StragglerOf(job, now, now), std::nullopt) << "a long step";
+  job.mutable_spec()->mutable_consistency()->set_mode(ConsistencySpec::SYNC);
+  EXPECT_EQ(StragglerOf(job, now, JobProgress()), 2u);
+}
+
+TEST(StragglerTest, TheChiefHoldsUpTheEndOfAnEpoch) {
+  // The ranks 1 and 2 are at the end of the third one.
+  JobStatus job = JobWithBackups({120, 150, 150});
+  EXPECT_EQ(StragglerOf(job, job.progress(), JobProgress()), 0u);
+  EXPECT_TRUE(ChiefHoldsUp(job));
+  EXPECT_FALSE(ChiefHoldsUp(JobWithBackups({120, 149, 149})));
+  EXPECT_FALSE(ChiefHoldsUp(JobWithBackups({150, 150, 120})));
+  JobStatus other = job;
+  other.mutable_spec()->mutable_data()->clear_test();
+  EXPECT_FALSE(ChiefHoldsUp(other)) << "it evaluates nothing";
+  other = job;
+  other.mutable_evaluator();
+  EXPECT_FALSE(ChiefHoldsUp(other)) << "the evaluator does";
+  job.set_state(FAILED);
+  EXPECT_FALSE(ChiefHoldsUp(job));
+}
+
 TEST(TopTextTest, ShowsJobsWorkersAndMembers) {
   TopSnapshot now;
   now.cluster.set_scheduler_address("s:7070");

@@ -76,6 +76,32 @@ TEST_F(WhyTextTest, TheWorkerThatTheOthersWaitFor) {
                            HasSubstr("makes no checkpoints")));
 }
 
+TEST_F(WhyTextTest, WhereStepsEndWithoutSomeWorkersItIsTheChiefOrNobody) {
+  Enter(RUNNING, "", 10);
+  AddWorker(4, 6, 0);
+  AddWorker(4, 6, 0);
+  AddWorker(9, 0.5, 0.5);
+  job_.mutable_spec()->mutable_data()->mutable_test()->mutable_digits();
+  ConsistencySpec& consistency = *job_.mutable_spec()->mutable_consistency();
+  consistency.set_mode(ConsistencySpec::SYNC_WITH_BACKUPS);
+  consistency.set_needed(2);
+  const auto set_clocks = [&](int64_t chief, int64_t others) {
+    for (auto& worker : *job_.mutable_progress()->mutable_workers()) {
+      worker.set_clocks_per_epoch(50);
+      worker.set_clock(worker.rank() == 0 ? chief : others);
+    }
+  };
+  set_clocks(120, 121);
+  EXPECT_THAT(Why(), AllOf(HasSubstr("a step ends with 2 of 3 workers: a slow "
+                                     "one holds nobody up\n"),
+                           Not(HasSubstr("the others wait for"))));
+  set_clocks(120, 150);
+  EXPECT_THAT(Why(), AllOf(HasSubstr("the others wait for rank 0, worker:0 at "
+                                     "h:7, the chief: they are at the end of "
+                                     "an epoch"),
+                           Not(HasSubstr("holds nobody up"))));
+}
+
 TEST_F(WhyTextTest, DataThatComesTooSlowly) {
   Enter(RUNNING, "", 10);
   AddWorker(1, 0, 9);
