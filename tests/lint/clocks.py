@@ -31,6 +31,7 @@ WALL = {
     "scheduler/service/daemons_service.cc": "the time of a record",
     "scheduler/service/jobs_service.cc": "the time of a record",
     "scheduler/service/log_relay.cc": "the time of a line",
+    "scheduler/service/member_certificates.cc": "the validity of certificates",
     "scheduler/service/scheduler.cc": "the time of a record",
     "scheduler/service/status_pages.cc": "the validity of tokens",
     "scheduler/ctl/token_command.cc": "the validity of tokens",
