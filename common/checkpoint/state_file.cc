@@ -21,7 +21,11 @@ namespace syncline {
 namespace {
 
 // Large enough for a disk, or a server of files, to work at its full speed.
-constexpr size_t kBufferBytes = StateFileSource::kReadBytes;
+constexpr size_t kBufferBytes = 4 << 20;
+
+// Reads of less go through a buffer of this size. A record that is passed over
+// costs one of them, for its frame and meta.
+constexpr size_t kSmallBytes = 16 << 10;
 
 absl::Status DiskError(int error_number, absl::string_view verb,
                        const std::string& path) {
@@ -126,40 +130,60 @@ StateFileSource::StateFileSource(const std::string& path, FileDescriptor file,
       crc32c_(crc32c),
       go_on_(std::move(go_on)) {}
 
+absl::StatusOr<size_t> StateFileSource::ReadSome(size_t bytes, char* out) {
+  if (at_ >= ask_at_) {
+    if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
+    ask_at_ = at_ + kReadBytes;
+  }
+  ssize_t got = 0;
+  do {
+    got = pread(file_.get(), out, bytes, static_cast<off_t>(at_));
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return DiskError(errno, "read", path_);
+  at_ += static_cast<uint64_t>(got);
+  return static_cast<size_t>(got);
+}
+
 absl::StatusOr<size_t> StateFileSource::Read(size_t bytes, char* out) {
   size_t done = 0;
   while (done < bytes) {
-    if (at_ < buffer_.size()) {
-      const size_t count = std::min(bytes - done, buffer_.size() - at_);
-      std::memcpy(out + done, buffer_.data() + at_, count);
+    const size_t left = bytes - done;
+    if (used_ < buffer_.size()) {
+      const size_t count = std::min(left, buffer_.size() - used_);
+      std::memcpy(out + done, buffer_.data() + used_, count);
       done += count;
-      at_ += count;
+      used_ += count;
       continue;
     }
-    if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
-    buffer_.resize(kBufferBytes);
-    at_ = 0;
-    ssize_t got = 0;
-    do {
-      got = read(file_.get(), buffer_.data(), buffer_.size());
-    } while (got < 0 && errno == EINTR);
-    if (got < 0) return DiskError(errno, "read", path_);
-    buffer_.resize(static_cast<size_t>(got));
-    checksum_ = ExtendCrc32c(checksum_, buffer_);
-    read_ += buffer_.size();
-    if (got > 0) continue;
-    if (read_ != bytes_) {
-      return absl::DataLossError(absl::StrCat(path_, ": the file has ", read_,
-                                              " bytes, the manifest says ",
-                                              bytes_));
+    size_t got = 0;
+    if (left >= kSmallBytes) {
+      SYNCLINE_ASSIGN_OR_RETURN(got, ReadSome(left, out + done));
+      done += got;
+    } else {
+      buffer_.resize(kSmallBytes);
+      used_ = kSmallBytes;
+      SYNCLINE_ASSIGN_OR_RETURN(got, ReadSome(kSmallBytes, buffer_.data()));
+      buffer_.resize(got);
+      used_ = 0;
     }
-    if (checksum_ != crc32c_) {
-      return absl::DataLossError(absl::StrCat(
-          path_, ": the file's checksum is not the one in the manifest"));
-    }
-    break;
+    if (got == 0) break;
   }
   return done;
+}
+
+absl::StatusOr<size_t> StateFileSource::Skip(size_t bytes) {
+  const size_t buffered = std::min(bytes, buffer_.size() - used_);
+  used_ += buffered;
+  const uint64_t beyond =
+      std::min<uint64_t>(bytes - buffered, bytes_ - std::min(bytes_, at_));
+  at_ += beyond;
+  return buffered + static_cast<size_t>(beyond);
+}
+
+absl::Status StateFileSource::CheckWhole(uint32_t crc32c) const {
+  if (crc32c == crc32c_) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      path_, ": the file's checksum is not the one in the manifest"));
 }
 
 }  // namespace syncline

@@ -53,37 +53,44 @@ class StateFileSink final : public ShardStateSink {
   bool finished_ = false;
 };
 
-// A shard's state in a file, of which the size and the checksum are known.
+// A shard's state in a file, of which the size and the checksum are known. What
+// is passed over is not read. Thread-compatible.
 class StateFileSource final : public ShardStateSource {
  public:
-  // Bytes of one read of the disk.
+  // Bytes between two questions to `go_on`.
   static constexpr size_t kReadBytes = 4 << 20;
 
-  // `go_on` is asked before each read of the disk; its error ends the reading.
+  // `go_on` is asked before the first read of the disk, and again every
+  // kReadBytes of the file, read or passed over; its error ends the reading.
   // May be null. Errors: NotFound and others by errno; DataLoss: it has another
   // size.
   static absl::StatusOr<std::unique_ptr<StateFileSource>> Open(
       const std::string& path, uint64_t bytes, uint32_t crc32c,
       std::function<absl::Status()> go_on = nullptr);
 
-  // Errors: Unavailable: the disk; DataLoss: at the end, another checksum, or
-  // it was cut off; those of `go_on`.
+  // Errors: Unavailable: the disk; those of `go_on`.
   absl::StatusOr<size_t> Read(size_t bytes, char* out) override;
+  absl::StatusOr<size_t> Skip(size_t bytes) override;
+  // Errors: DataLoss: it is not the checksum that is known.
+  absl::Status CheckWhole(uint32_t crc32c) const override;
   std::string name() const override { return path_; }
 
  private:
   StateFileSource(const std::string& path, FileDescriptor file, uint64_t bytes,
                   uint32_t crc32c, std::function<absl::Status()> go_on);
+  // Reads at at_ what the disk gives, fewer than `bytes` if it likes; 0: the
+  // end.
+  absl::StatusOr<size_t> ReadSome(size_t bytes, char* out);
 
   const std::string path_;
   const FileDescriptor file_;
   const uint64_t bytes_;
   const uint32_t crc32c_;
   const std::function<absl::Status()> go_on_;
-  std::string buffer_;
-  size_t at_ = 0;  // in buffer_
-  uint64_t read_ = 0;
-  uint32_t checksum_ = 0;
+  uint64_t at_ = 0;      // in the file, behind buffer_
+  uint64_t ask_at_ = 0;  // in the file
+  std::string buffer_;   // for small reads
+  size_t used_ = 0;      // of it
 };
 
 }  // namespace syncline

@@ -59,10 +59,10 @@ absl::StatusOr<BlockStateReader::Piece> BlockStateReader::Take(
         open.array, ", it has block ", piece.block(), " from element ",
         piece.first(), " of array ", piece.array()));
   }
-  const uint64_t count = record.bulk.size() / sizeof(float);
-  if (count == 0 || record.bulk.size() % sizeof(float) != 0 ||
+  const uint64_t count = record.bulk_bytes / sizeof(float);
+  if (count == 0 || record.bulk_bytes % sizeof(float) != 0 ||
       count > open.elements - open.first) {
-    return reader.Damage(absl::StrCat(record.bulk.size(), " bytes for the ",
+    return reader.Damage(absl::StrCat(record.bulk_bytes, " bytes for the ",
                                       open.elements - open.first,
                                       " elements left of block ", open.id));
   }

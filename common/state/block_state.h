@@ -39,7 +39,8 @@ class BlockStateReader {
     int64_t updates = 0;    // likewise, >= 0
     uint32_t array = 0;     // 0: values; k: the optimizer's slot k - 1
     uint64_t first = 0;
-    // Floats [first, first + bytes / 4), at any address. The record's.
+    // Floats [first, first + bytes / 4), at any address. The record's; empty if
+    // it was passed over.
     absl::string_view bytes;
     // It is the first one of its block.
     bool begins = false;

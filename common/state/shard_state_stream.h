@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_COMMON_STATE_SHARD_STATE_STREAM_H_
 #define SYNCLINE_COMMON_STATE_SHARD_STATE_STREAM_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -49,12 +50,31 @@ class ShardStateSink {
                               absl::string_view bulk) = 0;
 };
 
-// Gives back the bytes that a sink has taken. It may block.
+// Gives back the bytes that a sink has taken, which are checked by whoever
+// reads them (ShardStateReader). It may block.
 class ShardStateSource {
  public:
   virtual ~ShardStateSource() = default;
   // Reads up to `bytes`, fewer only at the end.
   virtual absl::StatusOr<size_t> Read(size_t bytes, char* out) = 0;
+  // Passes over up to `bytes`, fewer only at the end. This one reads them.
+  virtual absl::StatusOr<size_t> Skip(size_t bytes) {
+    char some[4096];
+    size_t passed = 0;
+    while (passed < bytes) {
+      const absl::StatusOr<size_t> read =
+          Read(std::min(bytes - passed, sizeof(some)), some);
+      if (!read.ok() || *read == 0) return read.ok() ? passed : read;
+      passed += *read;
+    }
+    return passed;
+  }
+  // Called when all bytes were read or passed over: OK unless their checksum is
+  // known to be another. `crc32c`: of those that were read, and of the others
+  // as the records say.
+  virtual absl::Status CheckWhole(uint32_t /*crc32c*/) const {
+    return absl::OkStatus();
+  }
   // For messages: a file's path, a peer.
   virtual std::string name() const = 0;
 };

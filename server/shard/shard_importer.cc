@@ -55,11 +55,12 @@ std::string Shown(absl::string_view name) {
   return absl::StrCat("'", Printable(name.substr(0, kShownMax)), "'");
 }
 
-std::string Named(const std::vector<uint32_t>& ids) {
-  const size_t named = std::min(ids.size(), kNamedMax);
-  return absl::StrCat(absl::StrJoin(ids.begin(), ids.begin() + named, ", "),
-                      named < ids.size()
-                          ? absl::StrCat(" and ", ids.size() - named, " more")
+template <typename T>
+std::string Listed(const std::vector<T>& all) {
+  const size_t named = std::min(all.size(), kNamedMax);
+  return absl::StrCat(absl::StrJoin(all.begin(), all.begin() + named, ", "),
+                      named < all.size()
+                          ? absl::StrCat(" and ", all.size() - named, " more")
                           : "");
 }
 
@@ -96,6 +97,7 @@ absl::Status ShardImporter::Refuse(absl::string_view problem) const {
 
 absl::Status ShardImporter::Read(ShardStateSource* source, absl::Time now) {
   source_ = source->name();
+  sources_.push_back(source_);
   block_.reset();
   part_.reset();
   rows_read_ = 0;
@@ -103,10 +105,26 @@ absl::Status ShardImporter::Read(ShardStateSource* source, absl::Time now) {
   SYNCLINE_ASSIGN_OR_RETURN(ShardStateReader::Record record, reader.Next());
   SYNCLINE_RETURN_IF_ERROR(ReadHeader(reader, record));
   while (record.kind != Kind::kTrailer) {
-    SYNCLINE_ASSIGN_OR_RETURN(record, reader.Next());
+    SYNCLINE_ASSIGN_OR_RETURN(
+        record,
+        reader.NextOf([this](ShardStateKind kind, absl::string_view meta) {
+          return Needs(kind, meta);
+        }));
     SYNCLINE_RETURN_IF_ERROR(ReadRecord(reader, record, now));
   }
   return absl::OkStatus();
+}
+
+// Where others' records may not come they are read, and refused as they are.
+bool ShardImporter::Needs(ShardStateKind kind, absl::string_view meta) const {
+  if (!options_.passes_over_others) return true;
+  if (kind == Kind::kDense) {
+    DensePiece piece;
+    return !piece.ParseFromArray(meta.data(), static_cast<int>(meta.size())) ||
+           index_of_.contains(piece.block());
+  }
+  const bool in_part = kind == Kind::kFilter || kind == Kind::kRows;
+  return !in_part || !part_.has_value() || !part_->mine.empty();
 }
 
 absl::Status ShardImporter::ReadRecord(const ShardStateReader& reader,
@@ -379,6 +397,7 @@ absl::Status ShardImporter::ReadDense(const ShardStateReader& reader,
   if (piece.begins) SYNCLINE_RETURN_IF_ERROR(OpenTheBlock(reader, piece));
   const bool is_taken = piece.array == 0 || !options_.values_only;
   if (!block_.has_value() || !is_taken) return absl::OkStatus();
+  if (record.is_passed_over) return reader.Damage("its block is another one");
   const absl::Span<float> out =
       executor_->dense().mutable_array(*block_, static_cast<int>(piece.array));
   std::memcpy(out.data() + piece.first, piece.bytes.data(), piece.bytes.size());
@@ -452,14 +471,14 @@ absl::Status ShardImporter::ReadFilter(const ShardStateReader& reader,
                                        const ShardStateReader::Record& record) {
   FilterPiece piece;
   SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &piece));
-  if (piece.first() != part_->next_counter || record.bulk.empty() ||
-      record.bulk.size() > part_->counters - part_->next_counter) {
+  if (piece.first() != part_->next_counter || record.bulk_bytes == 0 ||
+      record.bulk_bytes > part_->counters - part_->next_counter) {
     return reader.Damage(absl::StrCat(
-        record.bulk.size(), " counters from ", piece.first(), " on, expected ",
+        record.bulk_bytes, " counters from ", piece.first(), " on, expected ",
         part_->counters - part_->next_counter, " from ", part_->next_counter));
   }
-  part_->next_counter += record.bulk.size();
-  if (options_.values_only) return absl::OkStatus();
+  part_->next_counter += record.bulk_bytes;
+  if (options_.values_only || record.is_passed_over) return absl::OkStatus();
   part_->filter_fits &=
       executor_->tables()
           .shard(part_->table)
@@ -512,10 +531,12 @@ absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
   const size_t row_bytes = former_[part_->former].layout.bytes();
   const size_t count = piece.rows();
   if (count == 0 || count > kShardStateBulkMax ||
-      record.bulk.size() != count * (row_bytes + 1)) {
-    return reader.Damage(absl::StrCat(record.bulk.size(), " bytes for ", count,
+      record.bulk_bytes != count * (row_bytes + 1)) {
+    return reader.Damage(absl::StrCat(record.bulk_bytes, " bytes for ", count,
                                       " rows of ", row_bytes, " + 1"));
   }
+  rows_read_ += count;
+  if (record.is_passed_over) return absl::OkStatus();
   const char* const rows = record.bulk.data();
   const char* const places = rows + count * row_bytes;
   const TableMap& map = layout_->tables()[part_->table].map;
@@ -535,7 +556,6 @@ absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
         Annotate(shard.ImportRows(end - begin, from, places + begin),
                  absl::StrCat(source_, ": ", config_->label)));
   }
-  rows_read_ += count;
   return absl::OkStatus();
 }
 
@@ -641,14 +661,15 @@ absl::Status ShardImporter::ReadTrailer(
 absl::Status ShardImporter::Finish() {
   const auto missing = [&](absl::string_view what) {
     return absl::DataLossError(
-        absl::StrCat(config_->label, ": its state has no ", what));
+        absl::StrCat(config_->label, ": its state has no ", what,
+                     sources_.empty() ? "" : ", in ", Listed(sources_)));
   };
   if (!controller_.has_value()) return missing("source");
   std::vector<uint32_t> absent;
   for (BlockIndex i = 0; i < blocks_come_.size(); ++i) {
     if (!blocks_come_[i]) absent.push_back(layout_->ids()[i]);
   }
-  if (!absent.empty()) return missing(absl::StrCat("block ", Named(absent)));
+  if (!absent.empty()) return missing(absl::StrCat("block ", Listed(absent)));
   for (uint32_t table = 0; table < slots_come_.size(); ++table) {
     const std::vector<bool>& come = slots_come_[table];
     const size_t of_now = come.size() / layout_->tables()[table].map.slots();
@@ -658,7 +679,7 @@ absl::Status ShardImporter::Finish() {
       if (absent.empty() || absent.back() != slot) absent.push_back(slot);
     }
     if (absent.empty()) continue;
-    return missing(absl::StrCat("slot ", Named(absent), " of table '",
+    return missing(absl::StrCat("slot ", Listed(absent), " of table '",
                                 layout_->tables()[table].name, "'"));
   }
   executor_->non_finite().Import(non_finite_, non_finite_total_);

@@ -47,7 +47,9 @@ class ShardImporter {
   ShardImporter(const JobConfig* config, const ShardLayout* layout,
                 LaneExecutor* executor, const ShardImportOptions& options);
 
-  // Takes one state. Errors, with the source's name and the record's number:
+  // Takes one state. Where others' blocks and slots are passed over, their
+  // bytes are not read and not checked: that is for the shards that need them.
+  // Errors, with the source's name and the record's number:
   //   DataLoss            damaged, cut off, out of order, or twice
   //   InvalidArgument     of another model, optimizer or cut, or a block or
   //                       slot of another shard
@@ -106,6 +108,8 @@ class ShardImporter {
   absl::StatusOr<uint32_t> TableOf(const ShardStateReader& reader,
                                    uint32_t index) const;
   bool IsMine(uint32_t table, uint32_t slot) const;
+  // True if something of a record's bulk is the shard's. `meta` is not checked.
+  bool Needs(ShardStateKind kind, absl::string_view meta) const;
   absl::Status Refuse(absl::string_view problem) const;
 
   const JobConfig* const config_;
@@ -122,6 +126,8 @@ class ShardImporter {
   int64_t total_clocks_ = 0;
   int64_t clocks_ = 0;  // closed by the worker that has closed most
   uint64_t filters_left_out_ = 0;
+
+  std::vector<std::string> sources_;  // that were read
 
   // Of the state that is being read.
   std::string source_;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
@@ -263,6 +264,60 @@ TEST_F(CheckpointRowsTest, EachClassOfByteIsNamedAndNeverLoaded) {
   EXPECT_GE(seen["block"], 12u) << "values and two slots of four tensors";
   ASSERT_OK(WriteFileAtomically(file, whole));
   ASSERT_OK(ps::ReadCheckpoint(info->path(), *manifest, nullptr, nullptr));
+}
+
+// Each ps reads of the one file what its shard needs. Of a byte that is damaged
+// one of them says so, whichever needs it, and the job does not start.
+TEST_F(CheckpointRowsTest, OfSeveralPsTheOneThatNeedsAByteNamesItsDamage) {
+  constexpr size_t kOfAKind = 12;  // all arrays of all blocks
+  const auto info = Checkpoint(5);
+  ASSERT_OK(info.status());
+  const auto start = [&] {
+    return StartFrom(
+        *info, [](PsFixture::Options* options) { options->ps_count = 2; });
+  };
+  ASSERT_OK(start());
+  const std::string file = absl::StrCat(info->path(), "/", ShardFileName(0, 1));
+  const std::string whole = ContentOf(file);
+  std::map<std::string, size_t> seen;
+  std::map<std::string, size_t> by_ps;
+  for (const RecordPlace& place : PlacesOf(whole)) {
+    if (seen[place.kind]++ >= kOfAKind) continue;
+    std::vector<size_t> at = {place.begin + 4, place.begin + 12,
+                              place.begin + 20};
+    if (place.bulk > place.meta) at.push_back(place.meta + 1);
+    if (place.end > place.bulk) at.push_back((place.bulk + place.end) / 2);
+    for (const size_t byte : at) {
+      SCOPED_TRACE(absl::StrCat(place.kind, " ", seen[place.kind] - 1,
+                                ", byte ", byte - place.begin,
+                                " of its record"));
+      std::string damaged = whole;
+      damaged[byte] ^= 1;
+      ASSERT_OK(WriteFileAtomically(file, damaged));
+      const absl::Status started = start();
+      ASSERT_EQ(started.code(), absl::StatusCode::kDataLoss) << started;
+      EXPECT_THAT(std::string(started.message()),
+                  AllOf(HasSubstr(file), HasSubstr(kDamagedCheckpoint)));
+      for (const char* ps : {"ps:0", "ps:1"}) {
+        by_ps[ps] += absl::StrContains(started.message(), ps) ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GE(seen["block"], 12u) << "values and two slots of four tensors";
+  EXPECT_GT(by_ps["ps:0"], 0u);
+  EXPECT_GT(by_ps["ps:1"], 0u) << "each has read the whole file";
+  // A whole file of another cut, of the same size: its checksum says so.
+  Train(1);
+  const auto other = Checkpoint(6);
+  ASSERT_OK(other.status());
+  const std::string others =
+      ContentOf(absl::StrCat(other->path(), "/", ShardFileName(0, 1)));
+  if (others.size() == whole.size()) {
+    ASSERT_OK(WriteFileAtomically(file, others));
+    EXPECT_EQ(start().code(), absl::StatusCode::kDataLoss);
+  }
+  ASSERT_OK(WriteFileAtomically(file, whole));
+  ASSERT_OK(start());
 }
 
 }  // namespace

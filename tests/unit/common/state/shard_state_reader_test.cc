@@ -2,7 +2,8 @@
 // cut, added or exchanged byte passes for it. The picture of a record in
 // common/state/README.md is true.
 // Method: a state of a few records; each byte of it is changed, each end of it
-// is cut, each pair of its records is exchanged.
+// is cut, each pair of its records is exchanged; read as a whole, and with each
+// choice of records passed over.
 
 #include "common/state/shard_state_reader.h"
 
@@ -10,10 +11,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/shard_state.pb.h"
 #include "tests/testing/fakes/shard_states.h"
+#include "tests/testing/status_matchers.h"
 
 namespace syncline {
 namespace {
@@ -130,6 +133,169 @@ TEST(ShardStateReaderTest, RecordsHaveOneOrder) {
     }
   }
 }
+
+// --- Records that are passed over --------------------------------------------
+
+// Knows the checksum of the whole, as a file's manifest does, and counts.
+class KnownSource : public MemoryStateSource {
+ public:
+  KnownSource(const std::string& bytes, uint32_t crc32c)
+      : MemoryStateSource(bytes), crc32c_(crc32c) {}
+  absl::StatusOr<size_t> Read(size_t bytes, char* out) override {
+    read += bytes;
+    return MemoryStateSource::Read(bytes, out);
+  }
+  absl::StatusOr<size_t> Skip(size_t bytes) override {
+    std::string passed(bytes, '\0');
+    skipped += bytes;
+    return MemoryStateSource::Read(bytes, passed.data());
+  }
+  absl::Status CheckWhole(uint32_t crc32c) const override {
+    return crc32c == crc32c_ ? absl::OkStatus()
+                             : absl::DataLossError("another whole");
+  }
+
+  size_t read = 0;
+  size_t skipped = 0;
+
+ private:
+  const uint32_t crc32c_;
+};
+
+constexpr uint32_t kBlocks = 3;
+
+// Reads those blocks of Write's whose bit is set, by what their meta says.
+absl::StatusOr<std::vector<StateRecord>> ReadBlocks(ShardStateSource* source,
+                                                    uint32_t blocks) {
+  ShardStateReader reader(source);
+  std::vector<StateRecord> records;
+  while (true) {
+    const auto record =
+        reader.NextOf([&](ShardStateKind kind, absl::string_view meta) {
+          EXPECT_NE(kind, ShardStateKind::kHeader);
+          EXPECT_NE(kind, ShardStateKind::kTrailer);
+          DensePiece piece;
+          return !piece.ParseFromArray(meta.data(),
+                                       static_cast<int>(meta.size())) ||
+                 piece.block() >= kBlocks || (blocks >> piece.block() & 1) != 0;
+        });
+    if (!record.ok()) return record.status();
+    if (record->is_passed_over) {
+      EXPECT_EQ(record->bulk, "");
+      EXPECT_GT(record->bulk_bytes, 0u);
+      continue;
+    }
+    EXPECT_EQ(record->bulk_bytes, record->bulk.size());
+    records.push_back(
+        {record->kind, std::string(record->meta), std::string(record->bulk)});
+    if (record->kind == ShardStateKind::kTrailer) return records;
+  }
+}
+
+TEST(ShardStateReaderTest, RecordsThatNobodyNeedsAreNotRead) {
+  const WrittenState state = Write();
+  const std::vector<StateRecord> all = RecordsOf(state.bytes);
+  for (uint32_t blocks = 0; blocks < (1u << kBlocks); ++blocks) {
+    KnownSource source(state.bytes, Crc32c(state.bytes));
+    const auto records = ReadBlocks(&source, blocks);
+    ASSERT_OK(records.status());
+    std::vector<StateRecord> expected;
+    size_t passed = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool is_block = all[i].kind == ShardStateKind::kDense;
+      if (is_block && (blocks >> (i - 1) & 1) == 0) {
+        passed += all[i].bulk.size();
+      } else {
+        expected.push_back(all[i]);
+      }
+    }
+    ASSERT_EQ(records->size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ((*records)[i].bulk, expected[i].bulk);
+    }
+    EXPECT_EQ(source.skipped, passed);
+    // And one more, behind the trailer.
+    EXPECT_EQ(source.read, state.bytes.size() - passed + 1);
+  }
+}
+
+// What is read is what was written, or nothing is. Only the content of what is
+// passed over may be damaged without a word; a record whose meta is, so that it
+// is passed over by mistake, is missed by whoever needs it.
+TEST(ShardStateReaderTest, NoChangedByteIsBelievedThoughOthersArePassedOver) {
+  const WrittenState state = Write();
+  const uint32_t known = Crc32c(state.bytes);
+  size_t undetected = 0;
+  size_t missed = 0;
+  for (uint32_t blocks = 0; blocks < (1u << kBlocks); ++blocks) {
+    KnownSource whole(state.bytes, known);
+    const auto expected = ReadBlocks(&whole, blocks);
+    ASSERT_OK(expected.status());
+    size_t record = 0;
+    for (size_t at = 0; at < state.bytes.size(); ++at) {
+      while (at >= state.ends[record]) ++record;
+      const size_t begin = record == 0 ? 0 : state.ends[record - 1];
+      const bool is_needed =
+          record < 1 || record > kBlocks || (blocks >> (record - 1) & 1) != 0;
+      for (const int flip : {1, 2, 4, 0x80}) {
+        SCOPED_TRACE(absl::StrCat("blocks ", blocks, ", byte ", at - begin,
+                                  " of record ", record, ", flip ", flip));
+        std::string changed = state.bytes;
+        changed[at] = static_cast<char>(changed[at] ^ flip);
+        KnownSource source(changed, known);
+        const auto records = ReadBlocks(&source, blocks);
+        if (!records.ok()) {
+          EXPECT_EQ(records.status().code(), absl::StatusCode::kDataLoss);
+          continue;
+        }
+        ++undetected;
+        ASSERT_GE(at - begin, kShardStateFrameBytes);
+        ASSERT_EQ(records->size() + (is_needed ? 1 : 0), expected->size());
+        if (is_needed) ++missed;
+        for (size_t i = 0, of = 0; i < records->size(); ++i, ++of) {
+          if (is_needed && (*records)[i].meta != (*expected)[of].meta) ++of;
+          ASSERT_EQ((*records)[i].meta, (*expected)[of].meta);
+          ASSERT_EQ((*records)[i].bulk, (*expected)[of].bulk);
+        }
+      }
+    }
+  }
+  EXPECT_GT(undetected, missed);
+  EXPECT_GT(missed, 0u);
+}
+
+// However little of it is read.
+TEST(ShardStateReaderTest, AWholeStateOfAnotherCutIsFound) {
+  const WrittenState state = Write();
+  const WrittenState other = Write(/*seed=*/7);
+  ASSERT_EQ(other.bytes.size(), state.bytes.size() + 2);
+  for (uint32_t blocks = 0; blocks < (1u << kBlocks); ++blocks) {
+    KnownSource source(other.bytes, Crc32c(state.bytes));
+    EXPECT_EQ(ReadBlocks(&source, blocks).status(),
+              absl::DataLossError("another whole"));
+  }
+}
+
+TEST(ShardStateReaderTest, NoCutStateIsBelievedThoughOthersArePassedOver) {
+  const std::string state = Write().bytes;
+  for (size_t end = 0; end < state.size(); ++end) {
+    KnownSource source(state.substr(0, end), Crc32c(state));
+    EXPECT_THAT(std::string(ReadBlocks(&source, 2).status().message()),
+                HasSubstr("it was cut off"));
+  }
+}
+
+// A source that cannot pass over bytes reads them.
+TEST(ShardStateReaderTest, ASourceNeedNotKnowHowToPassOver) {
+  const std::string state = Write().bytes;
+  MemoryStateSource source(state);
+  const auto records = ReadBlocks(&source, 4);
+  ASSERT_OK(records.status());
+  ASSERT_EQ(records->size(), 3u);
+  EXPECT_EQ((*records)[1].bulk, std::string(16, 'c'));
+}
+
+// -----------------------------------------------------------------------------
 
 // No size makes a reader take more memory than a record's.
 TEST(ShardStateReaderTest, SizesAreCheckedBeforeTheyAreUsed) {
