@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/base/aligned_buffer.h"
+#include "common/system/huge_floats.h"
 #include "common/system/memory_claim.h"
 
 namespace syncline {
@@ -36,7 +36,7 @@ class CopyReserve {
 
  private:
   std::vector<size_t> starts_;  // by block; empty: places are free_'s
-  AlignedFloats memory_;
+  HugeFloats memory_;
   std::vector<float*> free_;
 };
 

@@ -19,14 +19,19 @@ DenseUpdater::DenseUpdater(const Options& options,
                            absl::Span<const size_t> counts)
     : options_(options), blocks_(counts.size()) {
   const int slots = OptimizerSlots(options.optimizer);
+  size_t floats = 0;
+  for (const size_t count : counts) floats += Stride(count) * (1 + slots);
+  memory_ = HugeFloats(floats);
+  float* next = memory_.data();
   for (size_t i = 0; i < counts.size(); ++i) {
     Block& block = blocks_[i];
     const size_t stride = Stride(counts[i]);
     block.count = counts[i];
-    block.memory = AlignedFloats(stride * (1 + slots));
+    block.memory = next;
+    next += stride * (1 + slots);
     for (int slot = 0; slot < slots; ++slot) {
       const float initial = InitialSlotValue(options.optimizer, slot);
-      float* begin = block.memory.data() + stride * (1 + slot);
+      float* begin = block.memory + stride * (1 + slot);
       if (initial != 0) std::fill(begin, begin + block.count, initial);
     }
     value_bytes_ += counts[i] * sizeof(float);
@@ -46,38 +51,26 @@ uint64_t DenseUpdater::MemoryBytes(const OptimizerParams& optimizer,
 }
 
 absl::Status DenseUpdater::MakeResident(const GoOnCheck& go_on) {
-  constexpr char kWhat[] = "parameters and optimizer state";
-  // Blocks are small: what is left is asked for once in a while.
-  constexpr uint64_t kStepBytes = uint64_t{64} << 20;
-  uint64_t unchecked = 0;
-  for (Block& block : blocks_) {
-    const size_t bytes = block.memory.size() * sizeof(float);
-    unchecked += bytes;
-    if (unchecked >= kStepBytes) {
-      if (go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on());
-      SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(kWhat, unchecked));
-      unchecked = 0;
-    }
-    SYNCLINE_RETURN_IF_ERROR(TouchMemory(
-        kWhat, {reinterpret_cast<char*>(block.memory.data()), bytes}, go_on));
-  }
-  return absl::OkStatus();
+  return TouchMemory(
+      "parameters and optimizer state",
+      {reinterpret_cast<char*>(memory_.data()), memory_.size() * sizeof(float)},
+      go_on);
 }
 
 absl::Span<const float> DenseUpdater::array(uint32_t block, int array) const {
   const Block& of = blocks_[block];
-  return {of.memory.data() + Stride(of.count) * array, of.count};
+  return {of.memory + Stride(of.count) * array, of.count};
 }
 
 absl::Span<float> DenseUpdater::mutable_array(uint32_t block, int array) {
   Block& of = blocks_[block];
-  return {of.memory.data() + Stride(of.count) * array, of.count};
+  return {of.memory + Stride(of.count) * array, of.count};
 }
 
 void DenseUpdater::Init(uint32_t index, const FloatSource& values,
                         size_t first) {
   Block& block = blocks_[index];
-  values.CopyTo(first, block.count, block.memory.data());
+  values.CopyTo(first, block.count, block.memory);
 }
 
 void DenseUpdater::BufferGradient(uint32_t index, uint32_t rank,
@@ -225,7 +218,7 @@ void DenseUpdater::ForEachPiece(Block* block, Scratch* scratch, Visit visit) {
       slots[slot] = Slot(block, slot) + begin;
     }
     finite &= block->is_reduced || AllFinite(gradient, count);
-    visit(gradient, block->memory.data() + begin, slots, count);
+    visit(gradient, block->memory + begin, slots, count);
   }
   if (!finite) scratch->non_finite = Inspect(*block, scratch);
   block->buffered.clear();
@@ -302,7 +295,7 @@ void DenseUpdater::ApplyLambUpdate(uint32_t index, int64_t clock,
   if (!block.has_lamb_update) return;
   const OptimizerStep step = {.learning_rate = options_.rule.RateAt(clock),
                               .t = block.updates};
-  ApplyLamb(options_.optimizer, step, trust_ratio, block.memory.data(),
+  ApplyLamb(options_.optimizer, step, trust_ratio, block.memory,
             Slot(&block, 0), Slot(&block, 1), block.count);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "common/system/huge_floats.h"
 #include "common/system/memory_claim.h"
 #include "common/update/float_source.h"
 #include "common/update/step_rule.h"
@@ -177,7 +178,7 @@ class DenseUpdater {
   absl::Status MakeResident(const GoOnCheck& go_on);
 
   absl::Span<const float> values(uint32_t block) const {
-    return {blocks_[block].memory.data(), blocks_[block].count};
+    return {blocks_[block].memory, blocks_[block].count};
   }
   // The state of a block: array 0 has its values, the next ones have the slots
   // of the optimizer. REQUIRES: array < arrays().
@@ -210,7 +211,7 @@ class DenseUpdater {
   };
   struct Block {
     size_t count = 0;
-    AlignedFloats memory;  // values, then each slot, 64-byte aligned
+    float* memory = nullptr;  // in memory_: values, then each slot
     std::vector<BufferedGradient> buffered;  // by rank
     AlignedFloats reduced;  // where gradients are reduced; kept for reuse
     bool is_reduced = false;
@@ -231,7 +232,7 @@ class DenseUpdater {
   template <typename Visit>
   void ForEachPiece(Block* block, Scratch* scratch, Visit visit);
   static float* Slot(Block* block, int slot) {
-    return block->memory.data() + Stride(block->count) * (1 + slot);
+    return block->memory + Stride(block->count) * (1 + slot);
   }
   // Which of the buffered gradients are not finite, or their sum.
   static std::vector<NonFinite> Inspect(const Block& block, Scratch* scratch);
@@ -251,6 +252,7 @@ class DenseUpdater {
 
   Options options_;
   std::vector<Block> blocks_;
+  HugeFloats memory_;  // of all blocks, each 64-byte aligned
   uint64_t value_bytes_ = 0;
   uint64_t slot_bytes_ = 0;
 };
