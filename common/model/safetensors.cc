@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/element_type.h"
 #include "common/base/status_macros.h"
@@ -23,6 +24,10 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr char kMetadata[] = "__metadata__";
+// How files of torch.save begin: a zip archive, or a pickled number. No
+// safetensors file does: its header would be too long.
+constexpr absl::string_view kOfTorchSave[] = {
+    "PK\x03\x04", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46"};
 // Numbers of JSON are exact up to there.
 constexpr double kExactMax = 9007199254740992.0;  // 2^53
 constexpr size_t kReadFloats = 1 << 18;
@@ -200,6 +205,13 @@ absl::StatusOr<File> OpenAt(const std::string& path, uint64_t at) {
 
 absl::StatusOr<std::vector<FileTensor>> ParseSafetensors(
     absl::string_view bytes, uint64_t file_bytes) {
+  for (const absl::string_view begin : kOfTorchSave) {
+    if (!absl::StartsWith(bytes, begin)) continue;
+    return Bad("it is one of torch.save, which only Python can read; load it ",
+               "there, and write the state_dict with ",
+               "safetensors.torch.save_file(state_dict, \"",
+               "weights.safetensors\")");
+  }
   if (bytes.size() < kLengthBytes || file_bytes < bytes.size()) {
     return Bad("it has ", bytes.size(), " bytes");
   }

@@ -38,11 +38,11 @@ struct FileTensor {
 // The tensors that the header names, in the order of their values. `bytes`
 // begins with the file's first bytes and has at least the whole header;
 // `file_bytes` is the size of the file. Pure. Errors: InvalidArgument, with
-// what is wrong: not such a file; a header that is too long, is not UTF-8, not
-// JSON, or has more than 1.5 million values; a name that occurs twice or has
-// more than 1,024 bytes; a type that is not known; a shape that
-// does not have as many bytes as its place; places that overlap, leave a gap,
-// or are not those of the file.
+// what is wrong: not such a file (of one of torch.save: what to do); a header
+// that is too long, is not UTF-8, not JSON, or has more than 1.5 million
+// values; a name that occurs twice or has more than 1,024 bytes; a type that is
+// not known; a shape that does not have as many bytes as its place; places that
+// overlap, leave a gap, or are not those of the file.
 absl::StatusOr<std::vector<FileTensor>> ParseSafetensors(
     absl::string_view bytes, uint64_t file_bytes);
 

@@ -9,8 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/job/name_rule.h"
 #include "common/model/graph/describe.h"
+#include "common/model/graph/graph.h"
 
 namespace syncline {
 namespace {
@@ -38,6 +40,14 @@ std::string Names(const std::vector<std::string>& names) {
     absl::StrAppend(&text, " and ", names.size() - shown, " more");
   }
   return text;
+}
+
+std::string SquareProblem(const std::string& in_model,
+                          const std::string& in_file) {
+  return absl::StrCat(
+      Quote(in_model), ", a square, is transposed in the model by PyTorch's ",
+      "exporter, and ", Quote(in_file), " of the file is not; write it ",
+      "transposed and under the model's name");
 }
 
 class Matching {
@@ -138,9 +148,7 @@ class Matching {
     }
     if (absl::StartsWith(name, kTransposedName) && name != tensor.name &&
         dims.size() == 2 && dims[0] == dims[1]) {
-      Add(Quote(name), ", a square, is transposed in the model by PyTorch's ",
-          "exporter, and ", Quote(tensor.name), " of the file is not; write ",
-          "it transposed and under the model's name");
+      Add(SquareProblem(name, tensor.name));
       return -1;
     }
     return static_cast<int>(it->second);
@@ -222,6 +230,57 @@ const ConstantTensor* ValuesOf(const Model& model, const std::string& name) {
   return nullptr;
 }
 
+// --- Squares -----------------------------------------------------------------
+
+// True if a node multiplies by the value from the right, as [in, out].
+bool IsRightFactor(const Graph& graph, ValueId value) {
+  return absl::c_any_of(graph.nodes, [&](const Node& node) {
+    const bool is_product =
+        node.op_type == "MatMul" ||
+        (node.op_type == "Gemm" && node.Int("transB", 0) == 0);
+    return is_product && node.inputs.size() > 1 && node.inputs[1] == value;
+  });
+}
+
+// The name of a Linear layer's weight in PyTorch, as far as names tell.
+bool IsNamedWeight(absl::string_view name) {
+  return absl::EndsWith(name, "weight");
+}
+
+// A square that the model has as [in, out] and the file perhaps as [out, in].
+// Exporters that transpose a weight give it a name of their own, so a rule that
+// leads from the one to the other is a mistake; else nobody can tell.
+void JudgeSquares(const Graph& model, const TrainingGraph& graph,
+                  absl::Span<const FileTensor> tensors, WeightSources* sources,
+                  std::vector<std::string>* problems) {
+  std::vector<std::string> doubtful;
+  for (size_t i = 0; i < sources->parameters.size(); ++i) {
+    if (sources->parameters[i] < 0) continue;
+    const TrainingGraph::Parameter& parameter = graph.parameters[i];
+    const std::string& in_file =
+        tensors[static_cast<size_t>(sources->parameters[i])].name;
+    if (parameter.dims.size() != 2 || parameter.dims[0] != parameter.dims[1] ||
+        parameter.dims[0] < 2 || !IsNamedWeight(in_file) ||
+        !IsRightFactor(model, parameter.value)) {
+      continue;
+    }
+    if (IsNamedWeight(parameter.name)) {
+      doubtful.push_back(parameter.name);
+      continue;
+    }
+    problems->push_back(
+        absl::StrCat(kField, ": ", SquareProblem(parameter.name, in_file)));
+    sources->parameters[i] = -1;
+  }
+  if (doubtful.empty()) return;
+  sources->warnings.push_back(absl::StrCat(
+      "warning: ", kField, ": the model multiplies by the square ",
+      Names(doubtful), " from the right, as [in,out]; PyTorch has the weight ",
+      "of a Linear layer as [out,in], and both have one shape: if the file "
+      "has ",
+      "it so, write it transposed, as with tensor.t().contiguous()"));
+}
+
 }  // namespace
 
 WeightSources MatchWeights(const JobSpec& spec, const TrainingGraph& graph,
@@ -230,16 +289,20 @@ WeightSources MatchWeights(const JobSpec& spec, const TrainingGraph& graph,
   return Matching(spec, graph, tensors, problems).Run();
 }
 
-void CheckStartWeights(const JobSpec& spec, const Model& model,
-                       const TrainingGraph& graph, const std::string& path,
-                       const std::string& label,
-                       std::vector<std::string>* problems,
-                       std::vector<std::string>* warnings) {
+WeightSources CheckStartWeights(const JobSpec& spec, const Model& model,
+                                const TrainingGraph& graph,
+                                const std::string& path,
+                                const std::string& label,
+                                std::vector<std::string>* problems) {
+  const auto add = [&](const absl::Status& status) {
+    // Errors of the disk name the path.
+    problems->push_back(absl::StrCat(
+        kField, ": ", absl::StrReplaceAll(status.message(), {{path, label}})));
+  };
   const auto tensors = ReadSafetensors(path);
   if (!tensors.ok()) {
-    std::string why(tensors.status().message());
-    problems->push_back(absl::StrCat(kField, ": ", label, ": ", why));
-    return;
+    add(tensors.status());
+    return {};
   }
   WeightSources sources = MatchWeights(spec, graph, *tensors, problems);
   for (size_t i = 0; i < sources.fixed.size(); ++i) {
@@ -251,7 +314,7 @@ void CheckStartWeights(const JobSpec& spec, const Model& model,
     const absl::Status read =
         ReadFileTensor(path, tensor, absl::MakeSpan(values));
     if (!read.ok()) {
-      problems->push_back(absl::StrCat(kField, ": ", read.message()));
+      add(read);
       continue;
     }
     const ConstantTensor* const in_model = ValuesOf(model, graph.fixed[i].name);
@@ -268,8 +331,17 @@ void CheckStartWeights(const JobSpec& spec, const Model& model,
         "file, or leave the tensor out with names { pattern: \"", tensor.name,
         "\" }"));
   }
-  for (std::string& warning : sources.warnings) {
-    warnings->push_back(std::move(warning));
+  JudgeSquares(model.graph(), graph, *tensors, &sources, problems);
+  return sources;
+}
+
+void MarkStarted(const WeightSources& sources, TrainingGraph* graph) {
+  for (size_t i = 0; i < sources.parameters.size(); ++i) {
+    WeightReason& reason = graph->parameters[i].reason;
+    if (sources.parameters[i] < 0 || reason != WeightReason::kDeclared) {
+      continue;
+    }
+    reason = WeightReason::kStarted;
   }
 }
 

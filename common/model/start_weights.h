@@ -38,14 +38,21 @@ WeightSources MatchWeights(const JobSpec& spec, const TrainingGraph& graph,
 
 // The whole check of a job's file at `path`, before it is queued: its header,
 // MatchWeights, and that what the model does not train has the same bits in the
-// file, because its values are those of the model file. `label`: the file, for
-// messages. Reads the values of fixed initializers alone. REQUIRES:
-// start.weights is set; `graph` is that of `model`, which has its values.
-void CheckStartWeights(const JobSpec& spec, const Model& model,
-                       const TrainingGraph& graph, const std::string& path,
-                       const std::string& label,
-                       std::vector<std::string>* problems,
-                       std::vector<std::string>* warnings);
+// file, because its values are those of the model file. Warns of squares that
+// the model multiplies from the right, as [in, out]: PyTorch has the weight of
+// a Linear layer as [out, in], and no shape tells them apart. `label`: the
+// file, for messages. Reads the values of fixed initializers alone. What the
+// file cannot give is -1. REQUIRES: start.weights is set; `graph` is that of
+// `model`, which has its values.
+WeightSources CheckStartWeights(const JobSpec& spec, const Model& model,
+                                const TrainingGraph& graph,
+                                const std::string& path,
+                                const std::string& label,
+                                std::vector<std::string>* problems);
+
+// Says of each parameter without values in the model file that the weights file
+// has some, so that reports are true.
+void MarkStarted(const WeightSources& sources, TrainingGraph* graph);
 
 }  // namespace syncline
 

@@ -43,7 +43,8 @@ Groups GroupsOf(const TrainingGraph& training) {
 bool IsBeyondDoubt(WeightReason reason) {
   return reason == WeightReason::kFileSays ||
          reason == WeightReason::kStatistic ||
-         reason == WeightReason::kDeclared || reason == WeightReason::kLayer ||
+         reason == WeightReason::kDeclared ||
+         reason == WeightReason::kStarted || reason == WeightReason::kLayer ||
          reason == WeightReason::kFrozen;
 }
 

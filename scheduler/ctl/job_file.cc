@@ -174,8 +174,12 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
       }
       if (model != nullptr && StartsFromWeights(spec)) {
         job.weights_file = BesideJobFile(path, spec.start().weights());
-        CheckStartWeights(spec, *model, job.training, job.weights_file,
-                          job.weights_file, &problems.of_fields, &job.notes);
+        const WeightSources sources =
+            CheckStartWeights(spec, *model, job.training, job.weights_file,
+                              job.weights_file, &problems.of_fields);
+        MarkStarted(sources, &job.training);
+        job.notes.insert(job.notes.end(), sources.warnings.begin(),
+                         sources.warnings.end());
       }
     }
   }

@@ -26,9 +26,8 @@ void CheckWeights(const JobSpec& spec, const Model* model,
     return;
   }
   if (path.empty() || model == nullptr) return;
-  std::vector<std::string> warnings;
   CheckStartWeights(spec, *model, graph, path, spec.start().weights(),
-                    &problems->of_fields, &warnings);
+                    &problems->of_fields);
 }
 
 }  // namespace

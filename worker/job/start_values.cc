@@ -41,6 +41,7 @@ void FillFromWeights(const std::string& path, PreparedJob* job,
     job->training.parameters[i].rule = -1;
     ++filled;
   }
+  MarkStarted(sources, &job->training);
   LogInfo("initial values were read from a weights file")
       .Job(job->assignment.job_id())
       .Field("file", job->spec().start().weights())

@@ -165,6 +165,8 @@ absl::string_view Explain(WeightReason reason) {
       return "running means and variances";
     case WeightReason::kDeclared:
       return "without values in the file";
+    case WeightReason::kStarted:
+      return "without values in the model file, with those of start.weights";
     case WeightReason::kJobTrains:
       return "named by model.train";
     case WeightReason::kJobFills:

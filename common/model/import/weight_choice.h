@@ -22,6 +22,7 @@ enum class WeightReason {
   kFileSays,   // the file calls it a PARAMETER
   kStatistic,  // a running mean or variance
   kDeclared,   // it has no values in the file
+  kStarted,    // likewise, and those of StartSpec.weights (start_weights.h)
   kJobTrains,  // model.train names it
   kJobFills,   // a rule of model.initialize names it
   kLayer,      // its place or its name is that of a layer's weight

@@ -21,6 +21,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -112,6 +113,21 @@ TEST(SafetensorsTest, WhatIsNoSuchFileIsRefused) {
   std::string zeros = "{\"a\":[0";
   for (int i = 0; i < 1'500'000; ++i) zeros += ",0";
   EXPECT_THAT(WhyNot(zeros + "]}", 0), HasSubstr("more than 1500000 values"));
+}
+
+// The zip archive of today, and the pickle of PyTorch before 1.6.
+TEST(SafetensorsTest, AFileOfTorchSaveIsRefusedWithWhatToDo) {
+  for (const std::string& begin :
+       {std::string("PK\x03\x04\0\0\x08\x08", 8),
+        std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20", 10)}) {
+    const TempDir dir;
+    const std::string path = dir.Write("net.pt", begin + std::string(900, 'x'));
+    const absl::Status status = ReadSafetensors(path).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(path), HasSubstr("it is one of torch.save"),
+                      HasSubstr("safetensors.torch.save_file(state_dict")));
+  }
 }
 
 TEST(SafetensorsTest, WhatATensorSaysIsNotBelieved) {

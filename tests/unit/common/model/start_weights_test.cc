@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/substitute.h"
 #include "common/job/job_spec_validator.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
@@ -223,8 +225,7 @@ TEST(StartWeightsTest, FixedValuesMustBeThoseOfTheModelFile) {
     ASSERT_OK(
         WriteFileAtomically(path, file + json + bytes + std::string(4, '\0')));
     problems.clear();
-    std::vector<std::string> warnings;
-    CheckStartWeights(spec, *model, graph, path, "f", &problems, &warnings);
+    CheckStartWeights(spec, *model, graph, path, "f", &problems);
     if (same) {
       EXPECT_THAT(problems, IsEmpty());
     } else {
@@ -232,6 +233,119 @@ TEST(StartWeightsTest, FixedValuesMustBeThoseOfTheModelFile) {
                   ElementsAre(AllOf(HasSubstr("'b' is not trained"),
                                     HasSubstr("names { pattern: \"b\" }"))));
     }
+  }
+}
+
+// --- A file and a model ------------------------------------------------------
+
+// Two squares: the first one as [in, out], the second one as [out, in].
+constexpr char kSquares[] = R"(
+    <ir_version: 8, opset_import: ["": 17]>
+    g (float[N, 2] x, float[2, 2] $0, float[2, 2] out.weight)
+      => (float[N, 2] y) {
+      h = MatMul(x, $0)
+      y = Gemm<transB = 1>(h, out.weight)
+    })";
+
+struct CheckedWeights {
+  TrainingGraph graph;
+  WeightSources sources;
+  std::vector<std::string> problems;
+};
+
+// Checks a file of two squares, F32, for the model whose first one is `square`.
+CheckedWeights CheckSquares(const std::string& square,
+                            const std::string& in_file,
+                            const std::string& names = "") {
+  JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "model { initialize { pattern: '*' scheme: ZEROS } } "
+      "data { feeds { input: 'x' } } start { weights: 'f' " +
+          names +
+          " } "
+          "loss { kind: MEAN_SQUARED_ERROR output: 'y' }",
+      &spec));
+  CheckedWeights checked;
+  const auto model =
+      ParseJobModel(spec, absl::Substitute(kSquares, square), "m");
+  EXPECT_OK(model.status());
+  if (!model.ok()) return checked;
+  checked.graph =
+      ResolveTrainingGraph(WithDefaults(spec), **model, &checked.problems);
+  const TempDir dir;
+  const std::string path = dir.path() + "/f";
+  const std::string json = absl::Substitute(
+      R"({"$0":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+      R"("out.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[16,32]}})",
+      in_file);
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(json.size());
+  EXPECT_LT(json.size(), 256u);
+  EXPECT_OK(WriteFileAtomically(path, file + json + std::string(32, '\0')));
+  checked.sources = CheckStartWeights(spec, **model, checked.graph, path, "f",
+                                      &checked.problems);
+  return checked;
+}
+
+// Whether the file's square is the model's or its transpose no shape tells.
+TEST(StartWeightsTest, ASquareThatMayBeTransposedIsWarnedOf) {
+  const CheckedWeights checked = CheckSquares("in.weight", "in.weight");
+  EXPECT_THAT(checked.problems, IsEmpty());
+  EXPECT_THAT(checked.sources.parameters, ElementsAre(0, 1));
+  EXPECT_THAT(
+      checked.sources.warnings,
+      ElementsAre(AllOf(HasSubstr("multiplies by the square 'in.weight' from"),
+                        HasSubstr("PyTorch has the weight of a Linear layer "
+                                  "as [out,in]"),
+                        HasSubstr("tensor.t().contiguous()"))));
+}
+
+// No exporter keeps such a name for what it has transposed, and a parameter of
+// a module's own is used as it is.
+TEST(StartWeightsTest, ASquareThatIsNoLinearsIsNotWarnedOf) {
+  EXPECT_THAT(CheckSquares("mix", "mix").sources.warnings, IsEmpty());
+}
+
+TEST(StartWeightsTest, AWeightIsNotRenamedToAnExportersSquare) {
+  for (const char* exported : {"onnx__MatMul_12", "val_3"}) {
+    const CheckedWeights checked = CheckSquares(
+        exported, "in.weight",
+        absl::StrCat("names { pattern: 'in.weight' name: '", exported, "' }"));
+    EXPECT_THAT(checked.problems,
+                ElementsAre(AllOf(
+                    HasSubstr(absl::StrCat("'", exported, "', a square, is")),
+                    HasSubstr("write it transposed and under the model's "
+                              "name"))));
+    // As that message says.
+    EXPECT_THAT(CheckSquares(exported, exported).problems, IsEmpty());
+  }
+}
+
+TEST(StartWeightsTest, WhatTheFileGivesIsNotCalledWithoutValues) {
+  CheckedWeights checked = CheckSquares("mix", "other", "allow_missing: true");
+  ASSERT_THAT(checked.problems, IsEmpty());
+  MarkStarted(checked.sources, &checked.graph);
+  ASSERT_EQ(checked.graph.parameters.size(), 2u);
+  EXPECT_EQ(checked.graph.parameters[0].reason, WeightReason::kDeclared);
+  EXPECT_EQ(checked.graph.parameters[1].reason, WeightReason::kStarted);
+}
+
+TEST(StartWeightsTest, AFileIsNamedOnceAsItsUserKnowsIt) {
+  JobSpec spec;
+  spec.mutable_start()->set_weights("f");
+  ASSERT_OK_AND_ASSIGN(
+      const auto model,
+      ParseJobModel(JobSpec(), absl::Substitute(kSquares, "w"), "m"));
+  const TempDir dir;
+  const std::string path = dir.Write("store", "PK\x03\x04 and more");
+  for (const std::string& label : {std::string("nets/f.pt"), path}) {
+    std::vector<std::string> problems;
+    const WeightSources sources = CheckStartWeights(
+        spec, *model, TrainingGraph(), path, label, &problems);
+    EXPECT_THAT(sources.parameters, IsEmpty());
+    EXPECT_THAT(problems,
+                ElementsAre(StartsWith(absl::StrCat(
+                    "start.weights: ", label, ": not a safetensors file"))));
   }
 }
 

@@ -20,6 +20,7 @@ TrainingGraph Example() {
        .dims = {3},
        .momentum = 0.9f,
        .reason = WeightReason::kStatistic},
+      {.name = "head", .dims = {2}, .reason = WeightReason::kStarted},
       {.name = "fc.bias", .dims = {3}, .reason = WeightReason::kFileSays}};
   for (int i = 0; i < 10; ++i) {
     training.fixed.push_back({.name = absl::StrCat("c", i),
@@ -37,6 +38,8 @@ TEST(WeightReportTest, OneLineForEachReason) {
       ElementsAre(
           "trained         2 (15 numbers): the file calls them PARAMETER",
           "trained         1 (3 numbers): running means and variances",
+          "trained         1 (2 numbers): without values in the model file, "
+          "with those of start.weights",
           "not trained     1 (8 numbers): the file calls them BUFFER "
           "('inv_freq')",
           "not trained    10 (10 numbers): single numbers in arithmetic; "
@@ -46,13 +49,13 @@ TEST(WeightReportTest, OneLineForEachReason) {
 
 TEST(WeightReportTest, GroupsHaveCountsAndNames) {
   const std::vector<WeightGroup> groups = GroupWeights(Example());
-  ASSERT_EQ(groups.size(), 4u);
+  ASSERT_EQ(groups.size(), 5u);
   EXPECT_TRUE(groups[0].trained);
   EXPECT_EQ(groups[0].count, 2);
   EXPECT_EQ(groups[0].numbers, 15);
   EXPECT_THAT(groups[0].names, ElementsAre("fc.weight", "fc.bias"));
-  EXPECT_FALSE(groups[3].trained);
-  EXPECT_EQ(groups[3].names.size(), 10u);
+  EXPECT_FALSE(groups[4].trained);
+  EXPECT_EQ(groups[4].names.size(), 10u);
   EXPECT_EQ(NamesText(groups[0]), "'fc.weight', 'fc.bias'");
 }
 

@@ -233,6 +233,46 @@ TEST_F(LoadJobFileTest, NamesOfTheJobFileKeepTheirLetters) {
               HasSubstr("'größe' is not a field"));
 }
 
+// --- start.weights -----------------------------------------------------------
+
+TEST_F(LoadJobFileTest, WhatAWeightsFileGivesIsNotWithoutValues) {
+  WriteModel(kModel);
+  const std::string json =
+      R"({"b":{"dtype":"F32","shape":[10],"data_offsets":[0,40]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(json.size());
+  dir_.Write("b.safetensors", length + json + std::string(40, '\0'));
+  JobOverrides overrides;
+  overrides.weights = dir_.File("b.safetensors");
+  overrides.allow_missing = true;
+  const auto job = LoadJobFile(WriteJob(kJob), overrides);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->weights_file, overrides.weights);
+  ASSERT_EQ(job->training.parameters.size(), 2u);
+  EXPECT_EQ(job->training.parameters[0].reason, WeightReason::kDeclared);
+  EXPECT_EQ(job->training.parameters[1].reason, WeightReason::kStarted);
+  EXPECT_THAT(job->notes,
+              testing::Contains(HasSubstr("the file lacks 'w', which keep")));
+}
+
+TEST_F(LoadJobFileTest, AWeightsFileIsNamedOnce) {
+  WriteModel(kModel);
+  JobOverrides overrides;
+  overrides.weights = dir_.Write("net.pt", "PK\x03\x04 of torch.save");
+  const std::string message(
+      LoadJobFile(WriteJob(kJob), overrides).status().message());
+  EXPECT_THAT(message,
+              HasSubstr(absl::StrCat("start.weights: ", overrides.weights,
+                                     ": not a safetensors file: it is "
+                                     "one of torch.save")));
+  overrides.weights = dir_.File("none");
+  const std::string absent(
+      LoadJobFile(WriteJob(kJob), overrides).status().message());
+  const size_t first = absent.find(overrides.weights);
+  ASSERT_NE(first, absent.npos) << absent;
+  EXPECT_EQ(absent.find(overrides.weights, first + 1), absent.npos) << absent;
+}
+
 TEST_F(LoadJobFileTest, AMissingModelIsAProblemOfModelPath) {
   const auto job = LoadJobFile(WriteJob(kJob));
   ASSERT_TRUE(absl::IsInvalidArgument(job.status())) << job.status();
