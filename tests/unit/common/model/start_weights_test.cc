@@ -241,10 +241,10 @@ TEST(StartWeightsTest, FixedValuesMustBeThoseOfTheModelFile) {
 // Two squares: the first one as [in, out], the second one as [out, in].
 constexpr char kSquares[] = R"(
     <ir_version: 8, opset_import: ["": 17]>
-    g (float[N, 2] x, float[2, 2] $0, float[2, 2] out.weight)
+    g (float[N, 2] x, float[2, 2] $0, float[2, 2] out_weight)
       => (float[N, 2] y) {
       h = MatMul(x, $0)
-      y = Gemm<transB = 1>(h, out.weight)
+      y = Gemm<transB = 1>(h, out_weight)
     })";
 
 struct CheckedWeights {
@@ -276,7 +276,7 @@ CheckedWeights CheckSquares(const std::string& square,
   const std::string path = dir.path() + "/f";
   const std::string json = absl::Substitute(
       R"({"$0":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
-      R"("out.weight":{"dtype":"F32","shape":[2,2],"data_offsets":[16,32]}})",
+      R"("out_weight":{"dtype":"F32","shape":[2,2],"data_offsets":[16,32]}})",
       in_file);
   std::string file(8, '\0');
   file[0] = static_cast<char>(json.size());
@@ -289,12 +289,12 @@ CheckedWeights CheckSquares(const std::string& square,
 
 // Whether the file's square is the model's or its transpose no shape tells.
 TEST(StartWeightsTest, ASquareThatMayBeTransposedIsWarnedOf) {
-  const CheckedWeights checked = CheckSquares("in.weight", "in.weight");
+  const CheckedWeights checked = CheckSquares("in_weight", "in_weight");
   EXPECT_THAT(checked.problems, IsEmpty());
   EXPECT_THAT(checked.sources.parameters, ElementsAre(0, 1));
   EXPECT_THAT(
       checked.sources.warnings,
-      ElementsAre(AllOf(HasSubstr("multiplies by the square 'in.weight' from"),
+      ElementsAre(AllOf(HasSubstr("multiplies by the square 'in_weight' from"),
                         HasSubstr("PyTorch has the weight of a Linear layer "
                                   "as [out,in]"),
                         HasSubstr("tensor.t().contiguous()"))));
@@ -309,8 +309,8 @@ TEST(StartWeightsTest, ASquareThatIsNoLinearsIsNotWarnedOf) {
 TEST(StartWeightsTest, AWeightIsNotRenamedToAnExportersSquare) {
   for (const char* exported : {"onnx__MatMul_12", "val_3"}) {
     const CheckedWeights checked = CheckSquares(
-        exported, "in.weight",
-        absl::StrCat("names { pattern: 'in.weight' name: '", exported, "' }"));
+        exported, "in_weight",
+        absl::StrCat("names { pattern: 'in_weight' name: '", exported, "' }"));
     EXPECT_THAT(checked.problems,
                 ElementsAre(AllOf(
                     HasSubstr(absl::StrCat("'", exported, "', a square, is")),
