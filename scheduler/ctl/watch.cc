@@ -85,7 +85,8 @@ int PrintOutcome(const JobStatus& job, const Console& console) {
   if (job.state() == SUCCEEDED) {
     console.out << name << " succeeded" << after << std::endl;
     if (!job.evaluations().empty()) {
-      console.out << "  " << EvaluationText(*job.evaluations().rbegin())
+      console.out << "  "
+                  << EvaluationText(*job.evaluations().rbegin(), job.spec())
                   << std::endl;
     }
     if (HasMoreToSay(job)) PrintReason(job, console.out);

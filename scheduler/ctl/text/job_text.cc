@@ -16,6 +16,7 @@
 #include "common/base/unsigned_nan.h"
 #include "common/job/blame_text.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/evaluation_values.h"
 #include "common/job/job_spec_validator.h"
 #include "common/job/regime_rules.h"
@@ -265,10 +266,13 @@ std::string ProgressText(const JobProgress& progress) {
   return text;
 }
 
-std::string EvaluationText(const Evaluation& evaluation) {
+std::string EvaluationText(const Evaluation& evaluation, const JobSpec& spec) {
   std::string text =
-      absl::StrFormat("epoch %d: test loss %.4f", evaluation.epoch(),
-                      UnsignedNan(evaluation.loss()));
+      OnlyEvaluates(spec)
+          ? absl::StrCat("clock ", FormatCount(evaluation.clock()))
+          : absl::StrCat("epoch ", evaluation.epoch());
+  absl::StrAppendFormat(&text, ": test loss %.4f",
+                        UnsignedNan(evaluation.loss()));
   for (const EvaluationValue& metric : EvaluationValues(evaluation)) {
     if (metric.is_fraction) {
       absl::StrAppendFormat(&text, ", %s %.2f%%", metric.title,
@@ -280,6 +284,11 @@ std::string EvaluationText(const Evaluation& evaluation) {
   }
   return absl::StrCat(text, " (", FormatCount(evaluation.samples()),
                       " samples)");
+}
+
+std::string OnlyEvaluatesText(const JobSpec& spec) {
+  return absl::StrCat("evaluates ", spec.start().checkpoint(), ", of clock ",
+                      FormatCount(spec.start().clock()));
 }
 
 namespace {
@@ -397,7 +406,7 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   absl::StrAppend(&text, WhoText("ps", job.ps()));
   const JobProgress progress =
       HasEnded(job.state()) ? OverTheWholeJob(job.progress()) : job.progress();
-  if (progress.clocks_total() > 0) {
+  if (progress.clocks_total() > 0 && !OnlyEvaluates(job.spec())) {
     absl::StrAppend(&text, "progress  ", ProgressText(progress), "\n");
   }
   const auto straggler = StragglerOf(job, progress, JobProgress());
@@ -419,7 +428,7 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   title = "results";
   for (const Evaluation& evaluation : job.evaluations()) {
     absl::StrAppendFormat(&text, "%-9s %s\n", title,
-                          EvaluationText(evaluation));
+                          EvaluationText(evaluation, job.spec()));
     title = "";
   }
   title = "files";
@@ -445,9 +454,10 @@ std::string JobTable(const ListResponse& jobs, absl::Time now) {
     if (AllWereSkipped(job)) {
       detail = absl::StrCat("WARNING: ", SkippedText(job));
     } else if (job.state() == PREPARING || job.state() == RUNNING) {
-      detail = ProgressText(job.progress());
+      detail = OnlyEvaluates(job.spec()) ? OnlyEvaluatesText(job.spec())
+                                         : ProgressText(job.progress());
     } else if (job.state() == SUCCEEDED && !job.evaluations().empty()) {
-      detail = EvaluationText(*job.evaluations().rbegin());
+      detail = EvaluationText(*job.evaluations().rbegin(), job.spec());
     } else {
       const std::string reason = ReasonText(job);
       detail = reason.substr(0, reason.find('\n'));

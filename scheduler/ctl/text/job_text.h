@@ -26,8 +26,13 @@ absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
 // "12 skipped" and "3 dropped" if JobProgress says so.
 std::string ProgressText(const JobProgress& progress);
 
-// "epoch 2: test loss 0.1012, accuracy 96.92%, AUC 0.9021 (10,000 samples)"
-std::string EvaluationText(const Evaluation& evaluation);
+// "epoch 2: test loss 0.1012, accuracy 96.92%, AUC 0.9021 (10,000 samples)". Of
+// a job that trains nothing (evaluate.only): "clock 1,250: test loss ...",
+// since epochs are those of the job that made the checkpoint.
+std::string EvaluationText(const Evaluation& evaluation, const JobSpec& spec);
+
+// "evaluates /ckpt/j-0007/..., of clock 1,250": what such a job does.
+std::string OnlyEvaluatesText(const JobSpec& spec);
 
 // Why the job is in its state; may have several lines; empty: nothing to say.
 std::string ReasonText(const JobStatus& job);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/printable.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/job/evaluate_validator.h"
 #include "scheduler/ctl/text/console.h"
 #include "scheduler/ctl/text/job_text.h"
 
@@ -19,6 +20,15 @@ constexpr char kClearLine[] = "\r\033[K";
 constexpr int kBarWidthMax = 24;
 constexpr int kBarWidthMin = 4;
 
+// Of a job that trains nothing: one member does it, an evaluator where one is
+// free.
+std::string PreparingText(const JobStatus& job) {
+  const bool by_evaluator = job.workers_size() == 1 &&
+                            job.workers(0).member().task().type() == EVALUATOR;
+  return absl::StrCat("preparing an evaluation on ",
+                      by_evaluator ? "an evaluator" : "a worker");
+}
+
 // The state in a line. The command that watches the job tells its end in full.
 std::string StateLine(const JobStatus& job) {
   switch (job.state()) {
@@ -27,6 +37,7 @@ std::string StateLine(const JobStatus& job) {
                  ? "queued"
                  : absl::StrCat("queued: ", Printable(job.waiting_for()));
     case PREPARING:
+      if (OnlyEvaluates(job.spec())) return PreparingText(job);
       return absl::StrCat("preparing on ",
                           FormatAmount(job.workers_size(), "worker"),
                           job.has_evaluator() ? ", an evaluator" : "", " and ",
@@ -131,16 +142,20 @@ std::string ProgressView::NewFacts(const JobStatus& job) {
   // A job that has gone back makes some again.
   evaluations_shown_ = std::min(evaluations_shown_, job.evaluations_size());
   for (; evaluations_shown_ < job.evaluations_size(); ++evaluations_shown_) {
-    absl::StrAppend(
-        &text, Printable(EvaluationText(job.evaluations(evaluations_shown_))),
-        "\n");
+    absl::StrAppend(&text,
+                    Printable(EvaluationText(
+                        job.evaluations(evaluations_shown_), job.spec())),
+                    "\n");
   }
   return text;
 }
 
 std::string ProgressView::Progress(const JobStatus& job, absl::Time now) {
   const JobProgress& progress = job.progress();
-  if (job.state() != RUNNING || progress.clocks_total() == 0) return "";
+  if (job.state() != RUNNING || progress.clocks_total() == 0 ||
+      OnlyEvaluates(job.spec())) {
+    return "";
+  }
   if (style_ == Style::kLive) return LiveLine(progress);
   if (progress.clock() == clock_shown_ || now < next_progress_) return "";
   clock_shown_ = progress.clock();

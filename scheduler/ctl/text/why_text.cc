@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/job/blame_text.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/quorum_validator.h"
 #include "scheduler/ctl/text/elastic_text.h"
 #include "scheduler/ctl/text/exit_codes.h"
@@ -163,7 +164,9 @@ std::string WhyText(const JobStatus& job, absl::Time now,
   std::string text =
       absl::StrCat(job.job_id(), " (", job.spec().name(), ") ",
                    StateSince(job, now), "\n", ObstacleText(job));
-  if (job.state() == RUNNING) {
+  if (job.state() == RUNNING && OnlyEvaluates(job.spec())) {
+    absl::StrAppend(&text, OnlyEvaluatesText(job.spec()), "\n");
+  } else if (job.state() == RUNNING) {
     absl::StrAppend(&text, ProgressText(job.progress()), "\n",
                     StragglerText(job), PhasesText(job.progress()));
     for (const std::string& line : BlameLines(job, kBlameLinesMax)) {

@@ -12,6 +12,7 @@
 namespace syncline::ctl {
 namespace {
 
+using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
@@ -112,7 +113,7 @@ TEST(EvaluationTextTest, ANanHasNoSign) {
   evaluation.set_loss(-std::numeric_limits<double>::quiet_NaN());
   evaluation.set_auc(-std::numeric_limits<double>::quiet_NaN());
   evaluation.set_samples(1);
-  EXPECT_EQ(EvaluationText(evaluation),
+  EXPECT_EQ(EvaluationText(evaluation, JobSpec()),
             "epoch 3: test loss nan, AUC nan (1 samples)");
 }
 
@@ -121,11 +122,11 @@ TEST(EvaluationTextTest, NamesTheMetricsThereAre) {
   evaluation.set_epoch(3);
   evaluation.set_loss(0.5);
   evaluation.set_samples(16281);
-  EXPECT_EQ(EvaluationText(evaluation),
+  EXPECT_EQ(EvaluationText(evaluation, JobSpec()),
             "epoch 3: test loss 0.5000 (16,281 samples)");
   evaluation.set_accuracy(0.8505);
   evaluation.set_auc(0.90214);
-  EXPECT_EQ(EvaluationText(evaluation),
+  EXPECT_EQ(EvaluationText(evaluation, JobSpec()),
             "epoch 3: test loss 0.5000, accuracy 85.05%, AUC 0.9021 (16,281 "
             "samples)");
   evaluation.clear_accuracy();
@@ -135,10 +136,39 @@ TEST(EvaluationTextTest, NamesTheMetricsThereAre) {
   evaluation.set_calibration(1.01);
   evaluation.set_perplexity(1.284);
   evaluation.set_mean_squared_error(0.125);
-  EXPECT_EQ(EvaluationText(evaluation),
+  EXPECT_EQ(EvaluationText(evaluation, JobSpec()),
             "epoch 3: test loss 0.5000, top-5 accuracy 90.00%, log loss "
             "0.2500, calibration 1.0100, perplexity 1.2840, mean squared error "
             "0.1250 (16,281 samples)");
+}
+
+// Its epochs are those of the job whose checkpoint it is.
+TEST(EvaluationTextTest, AJobThatTrainsNothingHasNoEpoch) {
+  JobStatus job = RunningJob();
+  job.mutable_spec()->mutable_evaluate()->set_only(true);
+  job.mutable_spec()->mutable_start()->set_checkpoint("/ckpt/j-0001/a");
+  job.mutable_spec()->mutable_start()->set_clock(1250);
+  const absl::Time now = absl::FromUnixSeconds(1100);
+  ListResponse list;
+  *list.add_jobs() = job;
+  EXPECT_THAT(JobTable(list, now),
+              AllOf(HasSubstr("evaluates /ckpt/j-0001/a, of clock 1,250"),
+                    Not(HasSubstr("epoch"))));
+  Evaluation* const evaluation = job.add_evaluations();
+  evaluation->set_epoch(1);
+  evaluation->set_clock(1250);
+  evaluation->set_loss(0.5);
+  evaluation->set_samples(1000);
+  EXPECT_EQ(EvaluationText(*evaluation, job.spec()),
+            "clock 1,250: test loss 0.5000 (1,000 samples)");
+  EXPECT_THAT(JobDetails(job, now),
+              AllOf(HasSubstr("results   clock 1,250: test loss 0.5000"),
+                    Not(HasSubstr("epoch")), Not(HasSubstr("progress"))));
+  AddTransition(&job, SUCCEEDED, 1090, "all workers are done");
+  ListResponse ended;
+  *ended.add_jobs() = job;
+  EXPECT_THAT(JobTable(ended, now), AllOf(HasSubstr("clock 1,250: test loss"),
+                                          Not(HasSubstr("epoch"))));
 }
 
 TEST(JobAgeTest, EndsWithTheJob) {

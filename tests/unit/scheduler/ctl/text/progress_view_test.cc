@@ -53,6 +53,27 @@ TEST(ProgressViewTest, SaysEachStateOnce) {
   EXPECT_EQ(view.Update(job, At(5)), "waiting for evaluator 0 at h:1\n");
 }
 
+TEST(ProgressViewTest, AJobThatTrainsNothingHasNoWorkersAndEpochs) {
+  for (const TaskType type : {EVALUATOR, WORKER}) {
+    ProgressView view(Style::kLines, 80);
+    JobStatus job;
+    job.mutable_spec()->mutable_evaluate()->set_only(true);
+    job.set_state(PREPARING);
+    job.add_workers()->mutable_member()->mutable_task()->set_type(type);
+    EXPECT_EQ(view.Update(job, At(0)),
+              type == EVALUATOR ? "preparing an evaluation on an evaluator\n"
+                                : "preparing an evaluation on a worker\n");
+    job.set_state(RUNNING);
+    job.mutable_progress()->set_clocks_total(100);
+    EXPECT_EQ(view.Update(job, At(1)), "running\n");
+    Evaluation* const evaluation = job.add_evaluations();
+    evaluation->set_epoch(1);
+    evaluation->set_clock(100);
+    EXPECT_EQ(view.Update(job, At(2)),
+              "clock 100: test loss 0.0000 (0 samples)\n");
+  }
+}
+
 TEST(ProgressViewTest, WarningsAmongTheReasonsAreShownOnce) {
   ProgressView view(Style::kLines, 80);
   JobStatus job;
