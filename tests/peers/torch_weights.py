@@ -153,7 +153,7 @@ def transposed_weights_are_refused(synctl, folder):
     save_file(state, str(folder / "base.safetensors"))
     case.refused('weights: "base.safetensors"', "the file lacks 3 of",
                  "'onnx::MatMul_", "PyTorch's exporter's")
-    # What the model calls them, in the order of the layers.
+    # The model's names, in the order of the layers.
     text = case.run("plan", 'weights: "base.safetensors"')[0]
     names = sorted({word.strip("',;") for word in text.split()
                     if "onnx::MatMul_" in word},

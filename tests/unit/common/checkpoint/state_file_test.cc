@@ -100,7 +100,7 @@ TEST(StateFileTest, WhatIsPassedOverIsNotReadAndTheRestIs) {
   }
 }
 
-// What is passed over counts, too: it says how far the reading is.
+// Bytes that are passed over count: they say how far the reading is.
 TEST(StateFileTest, WhoSaysStopIsAskedEveryFewMebibytes) {
   const TempDir dir;
   const std::string all = Bulk();

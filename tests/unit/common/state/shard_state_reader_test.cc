@@ -219,9 +219,9 @@ TEST(ShardStateReaderTest, RecordsThatNobodyNeedsAreNotRead) {
   }
 }
 
-// What is read is what was written, or nothing is. Only the content of what is
-// passed over may be damaged without a word; a record whose meta is, so that it
-// is passed over by mistake, is missed by whoever needs it.
+// Only records as they were written are read, or an error is. The content alone
+// of those that are passed over may be damaged without a word; one whose meta
+// is damaged, so that it is passed over by mistake, is missed by its reader.
 TEST(ShardStateReaderTest, NoChangedByteIsBelievedThoughOthersArePassedOver) {
   const WrittenState state = Write();
   const uint32_t known = Crc32c(state.bytes);
