@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/strategy_rules.h"
@@ -31,12 +32,6 @@ absl::Status CheckMoves(const JobSpec& spec) {
                   "their rows are on ps, and do not move to workers: the "
                   "strategy of a job with tables cannot change");
   }
-  if (spec.wire_type() == WIRE_BFLOAT16 || spec.wire_type() == WIRE_FLOAT16) {
-    return Refuse("wire_type",
-                  absl::StrCat(WireType_Name(spec.wire_type()),
-                               ": the strategy changes with WIRE_FLOAT32 "
-                               "alone"));
-  }
   if (spec.has_compression() &&
       spec.compression().kind() != CompressionSpec::NONE) {
     return Refuse("compression",
@@ -57,6 +52,20 @@ absl::Status CheckMoves(const JobSpec& spec) {
   }
   if (spec.has_stop()) {
     return Refuse("stop", "is for jobs that keep their ps");
+  }
+  return absl::OkStatus();
+}
+
+// With 16 bits each side of a change has whole values and trains on rounded
+// ones; by SHARDED the whole ones are at their owners alone.
+absl::Status CheckWireType(WireType type, absl::Span<const Strategy> sides) {
+  if (type != WIRE_BFLOAT16 && type != WIRE_FLOAT16) return absl::OkStatus();
+  for (const Strategy side : sides) {
+    const StrategyRule* const rule = FindStrategyRule(side);
+    if (rule != nullptr && rule->any_wire_type) continue;
+    return Refuse("wire_type",
+                  absl::StrCat(WireType_Name(type), ": ", NameOf(Known(side)),
+                               " is for WIRE_FLOAT32 alone"));
   }
   return absl::OkStatus();
 }
@@ -82,6 +91,8 @@ absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy) {
                                            "runs"));
   }
   SYNCLINE_RETURN_IF_ERROR(CheckMoves(spec));
+  SYNCLINE_RETURN_IF_ERROR(
+      CheckWireType(spec.wire_type(), {strategy, spec.strategy()}));
   if (Known(strategy) == PARAMETER_SERVER) {
     if (spec.resources().ps() == 0) {
       return Refuse("resources.ps",
@@ -129,14 +140,8 @@ absl::Status CheckStrategyChange(const JobSpec& spec, const Regime& current,
     return Refuse("learning_rate_factor",
                   "changes before or after the strategy, not with it");
   }
-  if (current.wire_type() == WIRE_BFLOAT16 ||
-      current.wire_type() == WIRE_FLOAT16) {
-    return Refuse("wire_type",
-                  absl::StrCat(WireType_Name(current.wire_type()),
-                               ": the strategy changes with WIRE_FLOAT32 "
-                               "alone"));
-  }
-  return absl::OkStatus();
+  return CheckWireType(current.wire_type(),
+                       {change.strategy(), current.strategy()});
 }
 
 }  // namespace syncline

@@ -22,8 +22,7 @@ constexpr StrategyRule kRules[] = {
     {.strategy = ALL_REDUCE,
      .has_ps = false,
      .modes = kSyncOnly,
-     .has_tables = false,
-     .any_wire_type = false},
+     .has_tables = false},
     {.strategy = SHARDED,
      .has_ps = false,
      .modes = kSyncOnly,
@@ -129,7 +128,9 @@ void CheckStrategy(const JobSpec& spec, Problems* problems) {
       (spec.wire_type() == WIRE_BFLOAT16 || spec.wire_type() == WIRE_FLOAT16)) {
     problems->Add("wire_type", WireType_Name(spec.wire_type()),
                   " is not built for ", NameOf(*rule), " yet; use ",
-                  WireType_Name(WIRE_FLOAT32), ", or PARAMETER_SERVER");
+                  WireType_Name(WIRE_FLOAT32),
+                  rule->has_tables ? ", or PARAMETER_SERVER"
+                                   : ", ALL_REDUCE or PARAMETER_SERVER");
   }
 }
 

@@ -179,7 +179,8 @@ absl::Status CheckWithSpec(const std::string& field,
         mode_field,
         absl::StrCat(mode, ", but ", Strategy_Name(strategy), " is for SYNC"));
   }
-  if ((!regime.has_ps() || is_hybrid) &&
+  const StrategyRule* const rule = FindStrategyRule(strategy);
+  if ((rule == nullptr || !rule->any_wire_type) &&
       regime.wire_type != ElementType::kFloat32) {
     return Refuse(absl::StrCat(field, ".wire_type"),
                   absl::StrCat(Strategy_Name(strategy), " is for float32"));

@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/job/checkpoint_trouble.h"
 #include "gmock/gmock.h"
@@ -122,19 +123,20 @@ class PeerCheckpointTest : public ::testing::Test {
   }
 
   // All strategies write, and all go on with what each has written.
-  void ExpectTheSame(JobSpec spec, const std::string& model) {
+  void ExpectTheSame(JobSpec spec, const std::string& model,
+                     absl::Span<const Strategy> strategies = kStrategies) {
     const TrainedJob reference = Train(PARAMETER_SERVER, spec, model);
     ASSERT_EQ(reference.outcome.status, absl::OkStatus());
     JobSpec saving = spec;
     saving.mutable_checkpoint()->set_every_clocks(6);
-    for (const Strategy writer : kStrategies) {
+    for (const Strategy writer : strategies) {
       SCOPED_TRACE(absl::StrCat("written by ", Strategy_Name(writer)));
       const TrainedJob written = Train(writer, saving, model);
       ASSERT_EQ(written.outcome.status, absl::OkStatus());
       EXPECT_TRUE(Bytes(written) == Bytes(reference));
       ASSERT_THAT(written.checkpoints, SizeIs(1));
       EXPECT_THAT(written.troubles, SizeIs(0));
-      for (const Strategy reader : kStrategies) {
+      for (const Strategy reader : strategies) {
         SCOPED_TRACE(absl::StrCat("read by ", Strategy_Name(reader)));
         const TrainedJob read =
             Train(reader, spec, model, written.checkpoints[0]);
@@ -171,6 +173,14 @@ TEST_F(PeerCheckpointTest, AConvolutionalNetWithBatchStatisticsGoesOnToo) {
   Initialize("scale*", 1, &spec);
   spec.mutable_training()->set_sync_batch_statistics(true);
   ExpectTheSame(spec, kNormalised);
+}
+
+// Checkpoints have whole values; ranks that have read one train on rounded
+// ones.
+TEST_F(PeerCheckpointTest, SixteenBitsOnTheWireGoOnToo) {
+  JobSpec spec = Digits("kind: ADAM");
+  spec.set_wire_type(WIRE_BFLOAT16);
+  ExpectTheSame(spec, MlpModel(784, 32, 10), {PARAMETER_SERVER, ALL_REDUCE});
 }
 
 // The scale of the loss, and which steps were skipped for it.

@@ -1,9 +1,12 @@
 // Goal: jobs without ps end with the bits of jobs with ps: parameters,
 // evaluations and what was skipped are the same for ALL_REDUCE, SHARDED and
-// PARAMETER_SERVER, for any number of ranks. Method: workers in this process,
+// PARAMETER_SERVER, for any number of ranks; with 16 bits on the wire, for
+// ALL_REDUCE and PARAMETER_SERVER. Method: workers in this process,
 // with two ps over real gRPC, and without ps over InProcessPeers; the files of
 // trained weights are compared byte for byte.
 
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,15 +96,16 @@ class PeerTrainingTest : public ::testing::Test {
     return cluster.RunJob(spec, model);
   }
 
-  // Of all strategies; returns the outcome with ps.
+  // Of all strategies that go with the wire type.
   void ExpectTheSame(const JobSpec& spec, const std::string& model,
                      std::vector<uint32_t> workers = {2, 3}) {
     for (const uint32_t count : workers) {
       const auto with_ps = Train(count, PARAMETER_SERVER, spec, model);
       ASSERT_EQ(with_ps.status, absl::OkStatus());
-      const std::pair<Strategy, uint32_t> kWithout[] = {
+      std::vector<std::pair<Strategy, uint32_t>> all_without = {
           {ALL_REDUCE, 0}, {SHARDED, 1}, {SHARDED, 2}};
-      for (const auto& [strategy, stage] : kWithout) {
+      if (spec.wire_type() > WIRE_FLOAT32) all_without.resize(1);
+      for (const auto& [strategy, stage] : all_without) {
         SCOPED_TRACE(absl::StrCat(Strategy_Name(strategy), " ", stage, ", ",
                                   count, " workers"));
         JobSpec staged = spec;
@@ -205,6 +209,50 @@ TEST_F(PeerTrainingTest, ScaledLosses) {
   ExpectTheSame(spec, MlpModel(784, 32, 10), {2});
 }
 
+// What the chief evaluates and exports was never rounded, and it makes the step
+// behind an evaluation with what it has read.
+TEST_F(PeerTrainingTest, SixteenBitsOnTheWire) {
+  for (const auto type : {WIRE_BFLOAT16, WIRE_FLOAT16}) {
+    for (const char* const optimizer :
+         {"kind: SGD", "kind: ADAM clip_norm: 0.5"}) {
+      SCOPED_TRACE(absl::StrCat(WireType_Name(type), " ", optimizer));
+      JobSpec spec = NormalisedDigits();
+      spec.set_wire_type(type);
+      ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+          optimizer, spec.mutable_optimizer()));
+      ExpectTheSame(spec, kNormalised, {type == WIRE_BFLOAT16 ? 2u : 3u});
+    }
+  }
+  JobSpec lamb = Digits();
+  lamb.set_wire_type(WIRE_BFLOAT16);
+  lamb.mutable_optimizer()->set_kind(OptimizerSpec::LAMB);
+  ExpectTheSame(lamb, MlpModel(784, 32, 10), {1, 4});
+  JobSpec scaled = Digits();
+  scaled.set_wire_type(WIRE_BFLOAT16);
+  scaled.set_precision(FLOAT16);
+  scaled.mutable_loss_scale()->set_initial(16777216);
+  ExpectTheSame(scaled, MlpModel(784, 32, 10), {2});
+}
+
+TEST_F(PeerTrainingTest, SixteenBitsRoundWhatIsTrainedAndNotTheModel) {
+  JobSpec spec = Digits();
+  spec.mutable_learning_rate()->set_base(1e-4f);
+  const auto whole = Train(2, ALL_REDUCE, spec, MlpModel(784, 32, 10));
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  spec.set_wire_type(WIRE_BFLOAT16);
+  const auto rounded = Train(2, ALL_REDUCE, spec, MlpModel(784, 32, 10));
+  ASSERT_EQ(rounded.status, absl::OkStatus());
+  EXPECT_NE(rounded.weights, whole.weights) << "nothing was rounded";
+  EXPECT_NEAR(rounded.evaluations[1].loss(), whole.evaluations[1].loss(), 0.02);
+  int not_bfloat16 = 0;
+  for (const auto& [name, values] : rounded.weights) {
+    for (const float value : values) {
+      not_bfloat16 += (std::bit_cast<uint32_t>(value) & 0xffff) != 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(not_bfloat16, 1000);
+}
+
 // --- Gradients that are not finite ---
 
 constexpr char kLogistic[] = R"(
@@ -280,6 +328,35 @@ TEST_F(PeerNonFiniteTest, SkippedStepsAndDroppedBlocks) {
   }
 }
 
+// Finite until it is rounded: float16 ends at 65,504. Behind the first step,
+// which is skipped, ranks have the rounded initial values.
+TEST_F(PeerNonFiniteTest, WhatOverflowsTheWireIsNotFinite) {
+  const std::string lines = "0.5,1,0\n-1,2,1\n0.25,-1,2\n1,1,0\n";
+  const std::string over = "120000,0,0\n0,0,0\n0.5,0.5,1\n-0.5,0.5,2\n";
+  // Of rank 1, and of the other one.
+  dir_.Write("over.csv", absl::StrCat(lines, over, lines, lines, over, lines,
+                                      lines, lines));
+  for (const auto policy : {SKIP_STEP, DROP_BLOCK}) {
+    SCOPED_TRACE(NonFinitePolicy_Name(policy));
+    JobSpec spec = Spec("over.csv", policy);
+    ASSERT_EQ(Train(2, ALL_REDUCE, spec, kLogistic).status, absl::OkStatus());
+    spec.set_wire_type(WIRE_FLOAT16);
+    ExpectTheSame(spec, kLogistic, {2});
+    const auto outcome = Train(2, ALL_REDUCE, spec, kLogistic);
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    EXPECT_THAT(
+        outcome.artifacts.at("metrics.json"),
+        HasSubstr(policy == SKIP_STEP ? "skipped_clocks" : "dropped_blocks"));
+  }
+  JobSpec spec = Spec("over.csv", FAIL_JOB);
+  EXPECT_EQ(Train(2, ALL_REDUCE, spec, kLogistic).status, absl::OkStatus());
+  spec.set_wire_type(WIRE_FLOAT16);
+  EXPECT_THAT(
+      std::string(Train(2, ALL_REDUCE, spec, kLogistic).status.message()),
+      AllOf(HasSubstr("the gradient of clock 0 is not finite: element "),
+            HasSubstr("of 'w', of rank 1 (worker:1 at host-1:1)")));
+}
+
 TEST_F(PeerNonFiniteTest, AFailedJobNamesWorkerTensorAndClock) {
   for (const Strategy strategy : {ALL_REDUCE, SHARDED}) {
     const auto outcome =
@@ -330,6 +407,35 @@ TEST_F(PeerTrainingTest, AnEvaluatorEvaluatesWhatTheChiefWould) {
                   by_chief.evaluations[e].loss());
       }
     }
+  }
+}
+
+// It gets whole values, and the chief, which reads none then, trains on with
+// rounded ones.
+TEST_F(PeerTrainingTest, AnEvaluatorHasWholeValuesWith16BitsOnTheWire) {
+  JobSpec spec = NormalisedDigits();
+  spec.set_wire_type(WIRE_BFLOAT16);
+  const auto evaluated = [&](Strategy strategy) {
+    JobSpec job = spec;
+    job.set_strategy(strategy);
+    TrainingCluster cluster(
+        {.workers = 2,
+         .ps = strategy == PARAMETER_SERVER ? 2u : 0u,
+         .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
+         .data_root = dir_.path(),
+         .evaluator = true});
+    return cluster.RunJob(job, kNormalised);
+  };
+  const auto with_ps = evaluated(PARAMETER_SERVER);
+  ASSERT_EQ(with_ps.status, absl::OkStatus());
+  const auto without = evaluated(ALL_REDUCE);
+  ASSERT_EQ(without.status, absl::OkStatus());
+  EXPECT_TRUE(without.artifacts.at("trained.safetensors") ==
+              with_ps.artifacts.at("trained.safetensors"));
+  ASSERT_EQ(without.evaluations.size(), 2u);
+  ASSERT_EQ(with_ps.evaluations.size(), 2u);
+  for (size_t e = 0; e < 2; ++e) {
+    EXPECT_EQ(without.evaluations[e].loss(), with_ps.evaluations[e].loss());
   }
 }
 

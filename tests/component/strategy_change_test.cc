@@ -154,9 +154,10 @@ class StrategyChangeTest : public ::testing::Test {
   // Five rounds of ps -> all-reduce -> sharded -> ps, against a job that keeps
   // its ps.
   void ExpectTheSameBits(const JobSpec& spec, const std::string& model,
-                         uint32_t workers = 2, int rounds = 5) {
-    const Changes changes =
-        Times(rounds, {ALL_REDUCE, SHARDED, PARAMETER_SERVER});
+                         uint32_t workers = 2, int rounds = 5,
+                         const Changes& round = {ALL_REDUCE, SHARDED,
+                                                 PARAMETER_SERVER}) {
+    const Changes changes = Times(rounds, round);
     ASSERT_GT(spec.training().epochs(), changes.size());
     const Trained kept = Train(workers, 2, spec, model, {});
     ASSERT_EQ(kept.outcome.status, absl::OkStatus());
@@ -198,6 +199,46 @@ TEST_F(StrategyChangeTest, AConvolutionalNetWithRunningStatistics) {
   Initialize("variance*", 1, &spec);
   Initialize("scale*", 1, &spec);
   ExpectTheSameBits(spec, kNormalised);
+}
+
+// Whoever trains has whole values to go on with, and rounded ones to train on.
+TEST_F(StrategyChangeTest, SixteenBitsOnTheWire) {
+  JobSpec spec = Digits(6);
+  Initialize("mean*", 0, &spec);
+  Initialize("variance*", 1, &spec);
+  Initialize("scale*", 1, &spec);
+  for (const auto type : {WIRE_BFLOAT16, WIRE_FLOAT16}) {
+    spec.set_wire_type(type);
+    ExpectTheSameBits(spec, kNormalised, 2, /*rounds=*/2,
+                      {ALL_REDUCE, PARAMETER_SERVER});
+  }
+}
+
+// The rank that gets in has read all values by then.
+TEST_F(StrategyChangeTest, AChangeThatFailsLeavesRoundedValues) {
+  JobSpec spec = Digits(5);
+  spec.set_wire_type(WIRE_BFLOAT16);
+  const Trained kept = Train(2, 2, spec, MlpModel(784, 32, 10), {});
+  ASSERT_EQ(kept.outcome.status, absl::OkStatus());
+  std::set<uint64_t> epochs;
+  TrainingCluster::Options options;
+  options.check_join = [&](const worker::PeerGroup& group) {
+    epochs.insert(group.epoch);
+    return epochs.size() == 1 && group.rank == 1
+               ? absl::UnavailableError("no way to worker:9")
+               : absl::OkStatus();
+  };
+  const Trained changed =
+      Train(2, 2, spec, MlpModel(784, 32, 10),
+            {ALL_REDUCE, SHARDED, ALL_REDUCE, PARAMETER_SERVER}, options);
+  ExpectTheSame(changed.outcome, kept.outcome);
+  ASSERT_EQ(changed.transitions.size(), 4u);
+  EXPECT_THAT(changed.transitions[0].error(), HasSubstr("worker:1"));
+  EXPECT_THAT(changed.transitions[1].error(),
+              HasSubstr("wire_type: WIRE_BFLOAT16: SHARDED is for "
+                        "WIRE_FLOAT32 alone"));
+  EXPECT_EQ(changed.transitions[2].error(), "");
+  EXPECT_EQ(changed.transitions[3].error(), "");
 }
 
 // A job that begins without ps has reserved them.

@@ -251,6 +251,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
   PeerExchange::Options options;
   options.replicates =
       regimes.regimes().back().strategy != TrainingRegime::Strategy::kSharded;
+  options.wire_type = regimes.regimes().back().wire_type;
   options.frees_gradients = FreesGradients(job.spec());
   SYNCLINE_ASSIGN_OR_RETURN(options.update, ReadUpdate(job.spec(), regimes));
   options.needs_total_clocks =

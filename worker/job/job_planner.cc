@@ -13,6 +13,7 @@
 #include "common/regime/job_regimes.h"
 #include "common/update/update_spec.h"
 #include "common/wire/block_map.h"
+#include "common/wire/wire_element_type.h"
 #include "worker/client/ps_client.h"
 #include "worker/compute/loss.h"
 #include "worker/compute/planned_gpu.h"
@@ -113,7 +114,8 @@ absl::Status PlanAmongWorkers(const JobSpec& spec,
     PeerExchange::Memory memory;
     for (const Strategy strategy : strategies) {
       const PeerExchange::Memory one = PeerExchange::MemoryOf(
-          update, map, rank, strategy != SHARDED, FreesGradients(spec), copies);
+          update, map, rank, strategy != SHARDED, FreesGradients(spec),
+          ElementTypeOf(spec.wire_type()), copies);
       memory.value_bytes += one.value_bytes;
       memory.slot_bytes += one.slot_bytes;
       memory.gradient_bytes += one.gradient_bytes;

@@ -11,6 +11,7 @@
 #include "common/system/log.h"
 #include "common/system/memory_claim.h"
 #include "worker/peers/peer_messages.h"
+#include "worker/peers/wire_floats.h"
 
 namespace syncline::worker {
 namespace {
@@ -31,10 +32,24 @@ StepReduction::Options ReductionOptions(const PeerExchange::Options& options,
   }
   reduction.rank = link.rank();
   reduction.replicates = options.replicates;
+  reduction.wire_type = options.wire_type;
   reduction.update = options.update;
   reduction.needs_total_clocks = options.needs_total_clocks;
   reduction.momenta = options.momenta;
   return reduction;
+}
+
+// Of the wire type, for what ranks must agree on.
+absl::string_view HashText(ElementType type) {
+  switch (type) {
+    case ElementType::kBfloat16:
+      return " bfloat16";
+    case ElementType::kFloat16:
+      return " float16";
+    case ElementType::kFloat32:
+      break;
+  }
+  return "";
 }
 
 uint64_t HashOf(const PeerExchange::Options& options, const BlockMap& map,
@@ -43,7 +58,14 @@ uint64_t HashOf(const PeerExchange::Options& options, const BlockMap& map,
       map, buckets,
       absl::StrCat(
           options.replicates, " ",
-          options.start == nullptr ? 0 : options.start->manifest_crc32c()));
+          options.start == nullptr ? 0 : options.start->manifest_crc32c(),
+          HashText(options.wire_type)));
+}
+
+// The memory of `elements` of `type`, in floats; it ends with a cache line.
+size_t AlignedFloatsOf(ElementType type, size_t elements) {
+  return AlignedElements((elements * ElementBytes(type) + sizeof(float) - 1) /
+                         sizeof(float));
 }
 
 std::optional<PeerExchange::CopyRoom> CopyRoomOf(
@@ -69,12 +91,19 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
         link->label(), ": blocks are placed on ", map.shard_count(),
         " ranks, the group has ", link->ranks()));
   }
+  if (options.wire_type != ElementType::kFloat32 && !options.replicates) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(link->label(),
+                     ": 16 bits on the wire are for ALL_REDUCE: by SHARDED "
+                     "the whole values are at their owners alone"));
+  }
   SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(
       "parameters, optimizer state and gradients of other ranks",
-      static_cast<uint64_t>(
-          MemoryOf(options.update, map, link->rank(), options.replicates,
-                   options.frees_gradients, CopyRoomOf(options))
-              .bytes())));
+      static_cast<uint64_t>(MemoryOf(options.update, map, link->rank(),
+                                     options.replicates,
+                                     options.frees_gradients, options.wire_type,
+                                     CopyRoomOf(options))
+                                .bytes())));
   std::vector<Bucket> buckets =
       MakeBuckets(map, tensors.first_use, options.buckets);
   auto exchange = std::unique_ptr<PeerExchange>(
@@ -92,7 +121,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
 
 PeerExchange::Memory PeerExchange::MemoryOf(
     const DenseUpdater::Options& update, const BlockMap& map, uint32_t rank,
-    bool replicates, bool frees_gradients,
+    bool replicates, bool frees_gradients, ElementType wire_type,
     const std::optional<CopyRoom>& checkpoints) {
   std::vector<size_t> here;
   std::vector<size_t> owned;
@@ -111,8 +140,12 @@ PeerExchange::Memory PeerExchange::MemoryOf(
   memory.slot_bytes = static_cast<int64_t>(DenseUpdater::MemoryBytes(
                           update.optimizer, here, /*with_reduced=*/false)) -
                       memory.value_bytes;
-  memory.gradient_bytes = own * (int64_t{map.shard_count()} - 1) +
-                          (reduces ? own : 0) + (replicates ? all - own : 0);
+  // As they travel; narrowed ones are copies of this rank's own, too.
+  const int64_t others = own * (int64_t{map.shard_count()} - 1);
+  const int64_t travelling =
+      wire_type == ElementType::kFloat32 ? others : (others + all - own) / 2;
+  memory.gradient_bytes =
+      travelling + (reduces ? own : 0) + (replicates ? all - own : 0);
   // The own gradients, and those on their way.
   if (frees_gradients) memory.gradient_bytes += own + kBufferedBytesMax;
   if (checkpoints.has_value()) {
@@ -141,10 +174,12 @@ void PeerExchange::MakeMessages() {
   const uint32_t ranks = link_->ranks();
   tensor_buckets_.resize(tensors_.values.size());
   own_offsets_.resize(buckets().size());
+  narrowed_offsets_.resize(buckets().size());
   sum_offsets_.resize(buckets().size());
   sums_out_.resize(buckets().size());
   taken_.resize(buckets().size());
   size_t own = 0;
+  size_t narrowed = 0;
   size_t sums = 0;
   for (uint32_t b = 0; b < buckets().size(); ++b) {
     const Bucket& bucket = buckets()[b];
@@ -152,9 +187,15 @@ void PeerExchange::MakeMessages() {
       std::vector<uint32_t>& of = tensor_buckets_[map.blocks()[id].tensor];
       if (of.empty() || of.back() != b) of.push_back(b);
     }
+    const size_t gradient =
+        AlignedFloatsOf(options_.wire_type, bucket.elements);
+    if (!Owns(b) && narrows()) {
+      narrowed_offsets_[b] = narrowed;
+      narrowed += gradient;
+    }
     if (Owns(b)) {
       own_offsets_[b] = own;
-      own += AlignedElements(bucket.elements);
+      own += gradient;
       if (reduction_.replicates()) {
         sums_out_[b] = AlignedFloats(SumsElements(bucket));
       }
@@ -163,6 +204,7 @@ void PeerExchange::MakeMessages() {
       sums += SumsElements(bucket) + AlignedElements(bucket.elements);
     }
   }
+  narrowed_ = AlignedFloats(narrowed);
   sums_ = AlignedFloats(sums);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const bool is_own = rank == link_->rank();
@@ -280,7 +322,9 @@ void PeerExchange::BeginStep(const Step& step) {
   std::fill(std::begin(norms_awaited_), std::end(norms_awaited_), false);
   gradients_left_nanos_ = 0;
   heard_at_ = absl::InfinitePast();
-  reduction_.Begin(clock_);
+  // Who does not want the next step's values reads a cut there.
+  reduction_.Begin(clock_, step.pull ? StepReduction::Shown::kAsSent
+                                     : StepReduction::Shown::kWhole);
   for (const uint32_t rank : OtherRanks()) ReceiveFacts(rank);
 }
 
@@ -319,9 +363,10 @@ void PeerExchange::OnFacts(uint32_t rank, int64_t clock) {
 void PeerExchange::ReceiveGradients(uint32_t rank, int64_t clock) {
   for (uint32_t b = 0; b < buckets().size(); ++b) {
     if (!Owns(b)) continue;
-    Receive(rank, TagAt(clock, kGradient, b),
-            WritableBytesOfAll(gradients_[rank].span().subspan(
-                own_offsets_[b], buckets()[b].elements)),
+    PeerMemory memory =
+        WritableBytesOfAll(gradients_[rank].span().subspan(own_offsets_[b]));
+    memory.size = GradientBytes(b);
+    Receive(rank, TagAt(clock, kGradient, b), memory,
             {.kind = kGradient, .from = rank, .bucket = b});
   }
 }
@@ -444,6 +489,7 @@ void PeerExchange::SendGradient(uint32_t bucket) {
                                        own_offsets_[bucket]));
   }
   if (Owns(bucket)) return reduction_.OnOwnGradient(bucket);
+  if (narrows()) return SendNarrowed(bucket);
   std::vector<absl::Span<const float>> pieces;
   for (const uint32_t id : buckets()[bucket].blocks) {
     const Block& block = reduction_.map().blocks()[id];
@@ -451,6 +497,22 @@ void PeerExchange::SendGradient(uint32_t bucket) {
         static_cast<size_t>(block.offset), static_cast<size_t>(block.count)));
   }
   Send(buckets()[bucket].owner, TagOf(kGradient, bucket), Merged(pieces));
+}
+
+// While what backward has just written is in the cache.
+void PeerExchange::SendNarrowed(uint32_t bucket) {
+  const Bucket& of = buckets()[bucket];
+  auto* const out =
+      reinterpret_cast<uint8_t*>(narrowed_.data() + narrowed_offsets_[bucket]);
+  for (size_t i = 0; i < of.blocks.size(); ++i) {
+    const Block& block = reduction_.map().blocks()[of.blocks[i]];
+    Narrow(options_.wire_type,
+           tensors_.gradients[block.tensor].data() + block.offset,
+           out + of.offsets[i] * ElementBytes(options_.wire_type),
+           static_cast<size_t>(block.count));
+  }
+  Send(of.owner, TagOf(kGradient, bucket),
+       {ConstPeerMemory{out, GradientBytes(bucket)}});
 }
 
 void PeerExchange::EndBackward(absl::Span<RowBatch* const>) {
@@ -465,6 +527,10 @@ absl::Status PeerExchange::Wait() {
   SYNCLINE_CHECK(is_open_ && facts_sent_);
   const absl::Time begin = MonotonicNow();
   absl::Status status = AwaitAll([this] { return reduction_.done(); });
+  // A step that was skipped has written no value.
+  if (status.ok() && step_.pull) {
+    reduction_.Show(StepReduction::Shown::kAsSent);
+  }
   if (status.ok() && reduction_.drops_blocks()) {
     // Others' as of the step's beginning.
     dropped_ = reduction_.found();
@@ -523,12 +589,12 @@ void PeerExchange::Take(const News& news) {
       return;
     }
     case kGradient:
-      AddCount(options_.telemetry.pulled_bytes,
-               buckets()[b].elements * sizeof(float));
+      AddCount(options_.telemetry.pulled_bytes, GradientBytes(b));
       reduction_.OnGradient(
           news.from, b,
-          std::make_shared<FloatPayload>(gradients_[news.from].data() +
-                                         own_offsets_[b]));
+          std::make_shared<WirePayload>(
+              options_.wire_type,
+              gradients_[news.from].data() + own_offsets_[b]));
       heard_at_ = MonotonicNow();
       return;
     case kGradientNorms:

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "common/base/element_type.h"
 #include "common/base/mutex.h"
 #include "common/update/dense_updater.h"
 #include "worker/client/transport/client_telemetry.h"
@@ -43,6 +44,12 @@ namespace syncline::worker {
 // OnGradientReady, EndBackward and Wait, as messages come; between these calls
 // the transport moves bytes. So a rank needs no thread besides the transport's.
 //
+// 16 bits on the wire, of ALL_REDUCE: gradients travel rounded, sums whole, so
+// a step sends three quarters of the bytes. The tensors have the values as they
+// are trained with, rounded; what is read at a cut, sent to the evaluator or
+// written to a checkpoint is the state's, whole. As after a ps's cut, a rank
+// that has read one makes its next step with whole values.
+//
 // A cut is where this rank is: in SYNC all ranks have made the same steps, and
 // each has all values. So nobody is held, and ranks that wait for one that
 // evaluates go by its activity. Where the job has an evaluator, the chief gives
@@ -58,7 +65,8 @@ namespace syncline::worker {
 // Memory, besides the executor's, of P parameters and n ranks: the state of
 // StepReduction (of all blocks, or P / n of them), the gradients of the other
 // ranks for the own blocks, (n - 1) P / n, and, with replicated state, the sums
-// of all blocks, P.
+// of all blocks, P. With 16 bits on the wire the gradients of the other ranks
+// take half, and those that leave as much as that saves.
 class PeerExchange : public ParameterExchange {
  public:
   struct Options {
@@ -66,6 +74,9 @@ class PeerExchange : public ParameterExchange {
     // Gradients are taken out of the executor's memory as soon as they are
     // ready (DenseTensors.gradient_of): SHARDED from stage 2 on.
     bool frees_gradients = false;
+    // Of gradients, and of the values that are trained with. 16 bits are for
+    // ALL_REDUCE: only there has each rank the values that it rounds.
+    ElementType wire_type = ElementType::kFloat32;
     DenseUpdater::Options update = {};
     bool needs_total_clocks = false;
     std::vector<std::optional<float>> momenta = {};  // by tensor
@@ -80,7 +91,8 @@ class PeerExchange : public ParameterExchange {
   };
 
   // `map` is OwnedBlocks of `tensors`. Takes all memory. Errors:
-  // InvalidArgument: a map for another number of ranks; ResourceExhausted.
+  // InvalidArgument: a map for another number of ranks, or a wire type that
+  // does not go with the strategy; ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<PeerExchange>> Create(
       Options options, BlockMap map, DenseTensors tensors,
       std::shared_ptr<PeerLink> link);
@@ -104,7 +116,7 @@ class PeerExchange : public ParameterExchange {
   };
   static Memory MemoryOf(const DenseUpdater::Options& update,
                          const BlockMap& map, uint32_t rank, bool replicates,
-                         bool frees_gradients,
+                         bool frees_gradients, ElementType wire_type,
                          const std::optional<CopyRoom>& checkpoints);
 
   void Cancel(const absl::Status& reason) override;
@@ -159,7 +171,8 @@ class PeerExchange : public ParameterExchange {
 
   // In place of Init and Pull, where another exchange has trained before: the
   // pieces, then the rest. RestorePiece may run on several threads, for
-  // different blocks; with `into_tensors` values go into the tensors, too.
+  // different blocks; with `into_tensors` values go into the tensors, too, as
+  // steps compute with them.
   void RestorePiece(uint32_t block, uint32_t array, absl::string_view floats,
                     int64_t updates, bool into_tensors);
   // `header`: the job's, in which non_finite is of all ranks.
@@ -184,6 +197,11 @@ class PeerExchange : public ParameterExchange {
   }
   const std::vector<Bucket>& buckets() const { return reduction_.buckets(); }
   std::vector<uint32_t> OtherRanks() const;
+  bool narrows() const { return options_.wire_type != ElementType::kFloat32; }
+  // Of a bucket's gradient, as it travels.
+  size_t GradientBytes(uint32_t bucket) const {
+    return buckets()[bucket].elements * ElementBytes(options_.wire_type);
+  }
 
   PeerTag TagOf(PeerMessage kind, uint32_t item) const {
     return TagAt(clock_, kind, item);
@@ -207,6 +225,7 @@ class PeerExchange : public ParameterExchange {
   void OnFacts(uint32_t rank, int64_t clock);
   void ReceiveGradients(uint32_t rank, int64_t clock);
   void SendGradient(uint32_t bucket);
+  void SendNarrowed(uint32_t bucket);
   // With frees_gradients: the tensor's gradient into the messages of its
   // buckets.
   void TakeGradient(uint32_t tensor);
@@ -223,6 +242,8 @@ class PeerExchange : public ParameterExchange {
   void Take(const News& news);
   absl::Status TakeSum(uint32_t bucket);
   void WarnOfFound();
+  // OK at a cut of this rank's clock.
+  absl::Status CheckCut(uint64_t cut_id, int64_t clock) const;
   // Until Pump has made done() true and nothing of this rank is on its way.
   absl::Status AwaitAll(absl::FunctionRef<bool()> done);
   // All steps before `clock`, the job's last, are made.
@@ -263,12 +284,15 @@ class PeerExchange : public ParameterExchange {
   const uint64_t layout_hash_;     // all ranks have the same
   const uint64_t evaluator_hash_;  // and the evaluator
   std::vector<std::vector<uint32_t>> tensor_buckets_;  // by tensor
-  // Where payloads of the own buckets come, by rank; in a rank's memory a
-  // bucket is at its offset.
+  // Where payloads of the own buckets come, by rank, as they travel; in a
+  // rank's memory a bucket is at its offset.
   std::vector<AlignedFloats> gradients_;
   std::vector<size_t> own_offsets_;  // by bucket
   // With frees_gradients, by bucket of another rank: what has been taken of it.
   std::vector<AlignedFloats> taken_;
+  // With 16 bits on the wire: the own gradients of the other ranks' buckets.
+  AlignedFloats narrowed_;
+  std::vector<size_t> narrowed_offsets_;  // by bucket
   // Replicated: BlockSums and sums of the other buckets.
   AlignedFloats sums_;
   std::vector<size_t> sum_offsets_;  // by bucket

@@ -50,7 +50,10 @@ absl::Status PeerExchange::Init(int64_t total_clocks) {
 absl::Status PeerExchange::Pull(int64_t clock) {
   SYNCLINE_RETURN_IF_ERROR(link_->status());
   clock_ = clock;
-  if (link_->rank() == 0) return absl::OkStatus();  // it has made them
+  if (link_->rank() == 0) {  // it has made them
+    reduction_.Show(StepReduction::Shown::kAsSent);
+    return absl::OkStatus();
+  }
   const bool loads = options_.start != nullptr;
   const size_t left = loads ? 1 : buckets().size() + 1;
   Receive(0, TagOf(kInitHead, 0),
@@ -74,8 +77,8 @@ absl::Status PeerExchange::Pull(int64_t clock) {
   if (facts_in_[0]->layout_hash != layout_hash_) {
     Fail(absl::InvalidArgumentError(absl::StrCat(
         label_, ": ", link_->group().NameOf(0),
-        " has other blocks, another strategy or another checkpoint to start "
-        "from; are all daemons of one version?")));
+        " has other blocks, another strategy, another wire type or another "
+        "checkpoint to start from; are all daemons of one version?")));
     return link_->status();
   }
   total_clocks_ = static_cast<int64_t>(facts_in_[0]->number);
@@ -84,6 +87,7 @@ absl::Status PeerExchange::Pull(int64_t clock) {
   } else {
     reduction_.Init(total_clocks_);
   }
+  reduction_.Show(StepReduction::Shown::kAsSent);
   return absl::OkStatus();
 }
 
@@ -122,6 +126,12 @@ absl::StatusOr<std::vector<int64_t>> PeerExchange::BeginCut(const Cut& cut) {
 }
 
 absl::Status PeerExchange::PullCut(uint64_t cut_id, int64_t clock) {
+  SYNCLINE_RETURN_IF_ERROR(CheckCut(cut_id, clock));
+  reduction_.Show(StepReduction::Shown::kWhole);
+  return absl::OkStatus();
+}
+
+absl::Status PeerExchange::CheckCut(uint64_t cut_id, int64_t clock) const {
   SYNCLINE_RETURN_IF_ERROR(link_->status());
   const auto cut = cuts_.find(cut_id);
   const bool is_known =
@@ -144,7 +154,7 @@ absl::Status PeerExchange::EndCut(uint64_t cut_id, int64_t) {
 }
 
 absl::Status PeerExchange::AwaitCut(uint64_t cut_id, int64_t clock) {
-  return PullCut(cut_id, clock);
+  return CheckCut(cut_id, clock);
 }
 
 absl::Status PeerExchange::ServeEvaluator(int64_t clock) {
@@ -167,8 +177,10 @@ absl::Status PeerExchange::ServeEvaluator(int64_t clock) {
   Send(to, TagAt(clock, kCutHead, 0),
        {BytesOfAll(absl::MakeConstSpan(&evaluator_head_, 1))});
   for (uint32_t b = 0; b < buckets().size(); ++b) {
+    // Rounded ones in the tensors are not what is evaluated.
     Send(to, TagAt(clock, kCutValues, b),
-         ValuesOf(reduction_.map(), buckets()[b], tensors_));
+         narrows() ? Merged(reduction_.ValuesOf(b))
+                   : ValuesOf(reduction_.map(), buckets()[b], tensors_));
   }
   Receive(to, TagAt(clock, kCutRead, 0),
           WritableBytesOfAll(absl::MakeSpan(&evaluator_read_, 1)),

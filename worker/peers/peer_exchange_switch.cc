@@ -60,12 +60,17 @@ ShardStateHeader PeerExchange::StateHeader() const {
 void PeerExchange::RestorePiece(uint32_t block, uint32_t array,
                                 absl::string_view floats, int64_t updates,
                                 bool into_tensors) {
-  if (array == 0 && into_tensors) {
+  if (array == 0 && into_tensors && !narrows()) {
     const Block& of = reduction_.map().blocks()[block];
     std::memcpy(tensors_.values[of.tensor].data() + of.offset, floats.data(),
                 floats.size());
   }
   reduction_.Restore(block, array, /*first=*/0, floats);
+  // Rounded at once: where the change comes to nothing, the tensors have what
+  // they had.
+  if (array == 0 && into_tensors && narrows()) {
+    reduction_.ShowBlock(block, StepReduction::Shown::kAsSent);
+  }
   reduction_.RestoreUpdates(block, updates);
 }
 
@@ -75,6 +80,7 @@ void PeerExchange::BeginWith(const ShardStateHeader& header, int64_t clock) {
   reduction_.SetTotalClocks(total_clocks_);
   reduction_.RestoreSkipped(header.skipped_clocks(), header.skipped_through());
   found_before_ = header.non_finite();
+  reduction_.Show(StepReduction::Shown::kAsSent);
   SumUpLeftOut();
 }
 

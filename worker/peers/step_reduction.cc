@@ -11,23 +11,12 @@
 #include "common/update/norm_blocks.h"
 #include "common/update/norm_reducer.h"
 #include "kernels/optimizer/lamb.h"
+#include "worker/peers/wire_floats.h"
 
 namespace syncline::worker {
 namespace {
 
 using Kind = StepReduction::Outgoing::Kind;
-
-// A tensor's gradient, where the executor has it.
-class TensorSource final : public FloatSource {
- public:
-  explicit TensorSource(absl::Span<const float> values) : values_(values) {}
-  void CopyTo(size_t first, size_t count, float* out) const override {
-    std::copy_n(values_.data() + first, count, out);
-  }
-
- private:
-  const absl::Span<const float> values_;
-};
 
 bool IsHere(const BlockMap& map, const StepReduction::Options& options,
             uint32_t block) {
@@ -69,6 +58,8 @@ StepReduction::StepReduction(Options options, BlockMap map,
       sums_(map_.blocks().size()),
       trust_(map_.blocks().size() * 2),
       found_(map_.shard_count()) {
+  SYNCLINE_CHECK(options_.replicates ||
+                 options_.wire_type == ElementType::kFloat32);
   uint32_t next = 0;
   for (uint32_t id = 0; id < map_.blocks().size(); ++id) {
     if (!IsHere(map_, options_, id)) continue;
@@ -79,7 +70,8 @@ StepReduction::StepReduction(Options options, BlockMap map,
     if (momentum.has_value()) updater_.MakeRunningMean(local_[id], *momentum);
   }
   for (const absl::Span<const float> gradient : tensors_.gradients) {
-    own_.push_back(std::make_shared<TensorSource>(gradient));
+    own_.push_back(
+        std::make_shared<TensorAsSent>(options_.wire_type, gradient));
   }
   for (uint32_t rank = 0; rank < map_.shard_count(); ++rank) {
     if (!map_.shard_blocks(rank).empty()) ++owner_count_;
@@ -114,15 +106,32 @@ void StepReduction::Init(int64_t total_clocks) {
   SetTotalClocks(total_clocks);
   ForUpdated([&](uint32_t id) {
     const Block& block = map_.blocks()[id];
-    updater_.Init(local_[id], TensorSource(tensors_.values[block.tensor]),
-                  static_cast<size_t>(block.offset));
+    updater_.Init(
+        local_[id],
+        TensorAsSent(ElementType::kFloat32, tensors_.values[block.tensor]),
+        static_cast<size_t>(block.offset));
   });
+}
+
+void StepReduction::Show(Shown shown) {
+  if (options_.wire_type == ElementType::kFloat32 || shown == shown_) return;
+  ForUpdated([&](uint32_t id) { ShowBlock(id, shown); });
+  shown_ = shown;
+}
+
+void StepReduction::ShowBlock(uint32_t id, Shown shown) {
+  const Block& block = map_.blocks()[id];
+  const absl::Span<const float> values = updater_.values(local_[id]);
+  CopyAsSent(TypeOf(shown), values.data(),
+             tensors_.values[block.tensor].data() + block.offset,
+             values.size());
 }
 
 // --- One step ---
 
-void StepReduction::Begin(int64_t clock) {
+void StepReduction::Begin(int64_t clock, Shown shown) {
   clock_ = clock;
+  step_shows_ = shown;
   std::fill(facts_.begin(), facts_.end(), std::nullopt);
   facts_left_ = static_cast<uint32_t>(facts_.size());
   samples_ = 0;
@@ -430,10 +439,10 @@ void StepReduction::Apply(uint32_t bucket) {
       updater_.Apply(local_[id], clock_, samples, squared_norm_, &scratch_);
       Note(id);
     }
-    const absl::Span<const float> values = updater_.values(local_[id]);
-    std::copy(values.begin(), values.end(),
-              tensors_.values[block.tensor].data() + block.offset);
+    ShowBlock(id, step_shows_);
   }
+  // A step writes all buckets, or none.
+  shown_ = step_shows_;
   --unapplied_;
 }
 
@@ -504,6 +513,15 @@ std::vector<absl::Span<const float>> StepReduction::PayloadOf(
   for (const uint32_t id : buckets_[bucket].blocks) {
     pieces.push_back(options_.replicates ? updater_.reduced(local_[id])
                                          : updater_.values(local_[id]));
+  }
+  return pieces;
+}
+
+std::vector<absl::Span<const float>> StepReduction::ValuesOf(
+    uint32_t bucket) const {
+  std::vector<absl::Span<const float>> pieces;
+  for (const uint32_t id : buckets_[bucket].blocks) {
+    pieces.push_back(updater_.values(local_[id]));
   }
   return pieces;
 }

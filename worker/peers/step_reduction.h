@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/base/element_type.h"
 #include "common/update/dense_updater.h"
 #include "common/update/float_source.h"
 #include "common/update/reduction_round.h"
@@ -44,6 +45,11 @@ struct StepFacts {
 // Policies for values that are not finite, norms and their order are those of a
 // ps's clock (server/consistency/sync_clock.h).
 //
+// 16 bits on the wire, with replicated state: gradients are summed as they are
+// once they have been rounded, this rank's own too, and values go to the
+// tensors rounded, which steps compute with. The state is never rounded, and
+// sums travel whole. So the bits are those of a ps with the same wire type.
+//
 // Pure: no clock, thread or socket. Thread-compatible. The values of a tensor
 // are written only after the gradients of all ranks for the block have come,
 // this rank's included.
@@ -54,6 +60,9 @@ class StepReduction {
     std::vector<std::string> ranks;  // names, for messages
     uint32_t rank = 0;
     bool replicates = false;  // every rank has all state
+    // Of gradients, and of the values that are trained with. REQUIRES:
+    // kFloat32, or `replicates`.
+    ElementType wire_type = ElementType::kFloat32;
     DenseUpdater::Options update = {};
     // The schedule of the learning rate lacks its end.
     bool needs_total_clocks = false;
@@ -101,10 +110,22 @@ class StepReduction {
     skipped_through_ = skipped_through;
   }
 
+  // What the tensors have of the values. They begin whole.
+  enum class Shown {
+    kWhole,   // as they are
+    kAsSent,  // rounded to the wire type
+  };
+  // Writes all values to the tensors, unless they are there already. Between
+  // steps.
+  void Show(Shown shown);
+  // One block alone. REQUIRES: this rank updates the block.
+  void ShowBlock(uint32_t block, Shown shown);
+
   // --- One step ---
 
-  // REQUIRES: done(), or the first.
-  void Begin(int64_t clock);
+  // REQUIRES: done(), or the first. `shown`: how the step's values go to the
+  // tensors; a step that is skipped writes none.
+  void Begin(int64_t clock, Shown shown = Shown::kAsSent);
   // Once for each rank, this one included, before its gradients.
   void OnFacts(uint32_t rank, const StepFacts& facts);
   // This rank's gradients of a bucket that it owns, where they lie.
@@ -147,6 +168,8 @@ class StepReduction {
   std::vector<BlockSum> SumsOf(uint32_t bucket) const;
   // The payload of kSum or kValues. It stays as it is until the next step.
   std::vector<absl::Span<const float>> PayloadOf(uint32_t bucket) const;
+  // The whole values of a bucket, in its payload's order. REQUIRES: replicated.
+  std::vector<absl::Span<const float>> ValuesOf(uint32_t bucket) const;
 
   // --- Of all steps ---
 
@@ -213,6 +236,10 @@ class StepReduction {
   // Calls visit(block id) for what this rank updates.
   template <typename Visit>
   void ForUpdated(Visit visit) const;
+  // How values go to the tensors.
+  ElementType TypeOf(Shown shown) const {
+    return shown == Shown::kWhole ? ElementType::kFloat32 : options_.wire_type;
+  }
   uint64_t SamplesOf(uint32_t block) const;
 
   const Options options_;
@@ -229,9 +256,11 @@ class StepReduction {
   DenseUpdater::Scratch scratch_;
   std::function<void(uint32_t local)> before_change_;
   absl::Status status_;
+  Shown shown_ = Shown::kWhole;  // in the tensors
 
   // Of the open step.
   int64_t clock_ = -1;
+  Shown step_shows_ = Shown::kAsSent;
   std::vector<std::optional<StepFacts>> facts_;  // by rank
   uint32_t facts_left_ = 0;
   uint64_t samples_ = 0;

@@ -52,6 +52,24 @@ TEST(StrategyChangeTest, StrategiesChangeInSync) {
             "SHARDED (stage 2) SYNC");
 }
 
+// Of a change between ps and ALL_REDUCE both sides have whole values.
+TEST(StrategyChangeTest, SixteenBitsOnTheWireGoWithPsAndAllReduce) {
+  EXPECT_EQ(Changed("wire_type: WIRE_BFLOAT16", "strategy: ALL_REDUCE"),
+            "ALL_REDUCE SYNC");
+  EXPECT_EQ(Changed("strategy: ALL_REDUCE wire_type: WIRE_FLOAT16 resources { "
+                    "ps: 2 }",
+                    "strategy: PARAMETER_SERVER"),
+            "SYNC");
+  EXPECT_THAT(
+      ValidateJobSpec(JobFromText(
+          kSmallJob,
+          "wire_type: WIRE_BFLOAT16 training { epochs: 3 } regimes { when { "
+          "epoch: 1 } then { strategy: SHARDED } }")),
+      ::testing::ElementsAre(
+          HasSubstr("regimes[0].then.wire_type: WIRE_BFLOAT16: SHARDED is "
+                    "for WIRE_FLOAT32 alone")));
+}
+
 TEST(StrategyChangeTest, RefusesByField) {
   EXPECT_THAT(Changed("strategy: ALL_REDUCE", "strategy: PARAMETER_SERVER"),
               StartsWith("resources.ps: no ps are reserved"));
@@ -73,8 +91,12 @@ TEST(StrategyChangeTest, RefusesByField) {
               StartsWith("mode: changes after the strategy"));
   EXPECT_THAT(Changed("", "strategy: ALL_REDUCE learning_rate_factor: 2"),
               StartsWith("learning_rate_factor: changes before or after"));
-  EXPECT_THAT(Changed("wire_type: WIRE_BFLOAT16", "strategy: ALL_REDUCE"),
-              StartsWith("wire_type: WIRE_BFLOAT16"));
+  EXPECT_THAT(Changed("wire_type: WIRE_BFLOAT16", "strategy: SHARDED"),
+              StartsWith("wire_type: WIRE_BFLOAT16: SHARDED is for "
+                         "WIRE_FLOAT32 alone"));
+  EXPECT_THAT(Changed("strategy: ALL_REDUCE wire_type: WIRE_FLOAT16",
+                      "strategy: SHARDED"),
+              StartsWith("wire_type: WIRE_FLOAT16: SHARDED is for"));
   EXPECT_THAT(Changed("tables { name: \"t\" }", "strategy: ALL_REDUCE"),
               StartsWith("tables: their rows are on ps"));
   EXPECT_THAT(Changed("training { sync_batch_statistics: true }",

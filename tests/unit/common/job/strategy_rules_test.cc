@@ -29,6 +29,9 @@ TEST(StrategyRulesTest, TakesEachStrategy) {
         "strategy: ALL_REDUCE", "strategy: SHARDED",
         "strategy: ALL_REDUCE consistency { mode: SYNC } resources { workers: "
         "4 } wire_type: WIRE_FLOAT32",
+        "strategy: ALL_REDUCE wire_type: WIRE_BFLOAT16",
+        "strategy: ALL_REDUCE wire_type: WIRE_FLOAT16 non_finite: SKIP_STEP "
+        "resources { ps: 2 }",
         "strategy: SHARDED sharding { stage: 1 } non_finite: SKIP_STEP",
         "strategy: SHARDED sharding { stage: 2 }",
         "strategy: ALL_REDUCE resources { ps: 2 }",
@@ -74,9 +77,12 @@ TEST(StrategyRulesTest, RefusesWhatDoesNotGoWithIt) {
        "staleness_bound: 2 }",
        "consistency.mode: BOUNDED_STALENESS does not go with SHARDED, which "
        "takes SYNC; use PARAMETER_SERVER"},
-      {"strategy: ALL_REDUCE wire_type: WIRE_BFLOAT16",
-       "wire_type: WIRE_BFLOAT16 is not built for ALL_REDUCE yet; use "
-       "WIRE_FLOAT32, or PARAMETER_SERVER"},
+      {"strategy: SHARDED wire_type: WIRE_BFLOAT16",
+       "wire_type: WIRE_BFLOAT16 is not built for SHARDED yet; use "
+       "WIRE_FLOAT32, ALL_REDUCE or PARAMETER_SERVER"},
+      {"strategy: SHARDED sharding { stage: 2 } wire_type: WIRE_FLOAT16",
+       "wire_type: WIRE_FLOAT16 is not built for SHARDED yet; use "
+       "WIRE_FLOAT32, ALL_REDUCE or PARAMETER_SERVER"},
       {"strategy: ALL_REDUCE sharding { stage: 1 }",
        "sharding: has no meaning for ALL_REDUCE, only for SHARDED"},
       {"sharding {}",

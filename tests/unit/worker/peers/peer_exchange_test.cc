@@ -1,8 +1,10 @@
 // Goal: ranks that reduce among themselves compute the bits of one owner that
 // has all gradients, with every optimizer, norm and policy, in whatever order
-// messages arrive; both strategies the same. Method: random jobs over small
-// tensors, ranks as threads over InProcessPeers, whose seed orders bytes; after
-// each step each rank's values are compared with those of one DenseUpdater.
+// messages arrive; both strategies the same. With 16 bits on the wire the owner
+// has all gradients rounded, and ranks train on its rounded values. Method:
+// random jobs over small tensors, ranks as threads over InProcessPeers, whose
+// seed orders bytes; after each step each rank's values are compared with those
+// of one DenseUpdater.
 
 #include "worker/peers/peer_exchange.h"
 
@@ -10,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +26,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/element_type.h"
 #include "common/base/random.h"
 #include "common/checkpoint/manifest.h"
 #include "common/update/norm_blocks.h"
@@ -48,7 +53,8 @@ constexpr float kMomentum = 0.75f;
 struct RankStep {
   uint64_t samples = 0;
   bool abandoned = false;
-  bool bad = false;  // an element of its gradient is not finite
+  bool bad = false;        // an element of its gradient is not finite
+  bool reads_cut = false;  // behind the step, in place of the next values
 };
 
 struct Job {
@@ -56,6 +62,7 @@ struct Job {
   std::vector<int64_t> sizes;
   std::optional<size_t> mean;  // a tensor that is a running mean
   DenseUpdater::Options update;
+  ElementType wire_type = ElementType::kFloat32;
   BucketSizes buckets;
   std::vector<std::vector<RankStep>> steps;  // by clock, by rank
   uint64_t seed = 0;
@@ -84,9 +91,12 @@ Tensors GradientOf(const Job& job, uint32_t rank, int64_t clock) {
       RandomTensors(job, job.seed * 7919 + rank * 131 + clock * 17 + 1);
   if (job.steps[clock][rank].bad) {
     std::vector<float>& of = gradient[(job.seed + clock) % gradient.size()];
+    // float16 ends at 65,504.
+    const float infinite = job.wire_type == ElementType::kFloat16
+                               ? 66000
+                               : std::numeric_limits<float>::infinity();
     of[(job.seed * 31) % of.size()] =
-        clock % 2 == 0 ? std::numeric_limits<float>::quiet_NaN()
-                       : std::numeric_limits<float>::infinity();
+        clock % 2 == 0 ? std::numeric_limits<float>::quiet_NaN() : infinite;
   }
   return gradient;
 }
@@ -123,6 +133,28 @@ Job RandomJob(uint64_t seed) {
       rank.abandoned = random.Below(8) == 0;
       rank.bad = random.Below(8) == 0;
     }
+  }
+  return job;
+}
+
+// As they are once they have travelled.
+Tensors Sent(ElementType type, Tensors tensors) {
+  for (std::vector<float>& of : tensors) {
+    std::vector<char> sent(of.size() * ElementBytes(type));
+    Narrow(type, of.data(), sent.data(), of.size());
+    Widen(type, sent.data(), of.data(), of.size());
+  }
+  return tensors;
+}
+
+// Of ALL_REDUCE, with 16 bits on the wire; ranks read cuts.
+Job NarrowJob(uint64_t seed) {
+  Job job = RandomJob(seed);
+  Random random(seed + 2);
+  job.wire_type =
+      random.Below(2) == 0 ? ElementType::kBfloat16 : ElementType::kFloat16;
+  for (std::vector<RankStep>& step : job.steps) {
+    for (RankStep& rank : step) rank.reads_cut = random.Below(4) == 0;
   }
   return job;
 }
@@ -169,7 +201,7 @@ Expected TrainWithOneOwner(const Job& job) {
       abandoned |= step.abandoned;
       if (step.abandoned || step.samples == 0) continue;
       samples += step.samples;
-      Tensors gradient = GradientOf(job, rank, clock);
+      Tensors gradient = Sent(job.wire_type, GradientOf(job, rank, clock));
       std::vector<std::shared_ptr<const FloatSource>> sources;
       for (auto& of : gradient) {
         sources.push_back(std::make_shared<Whole>(std::move(of)));
@@ -233,7 +265,8 @@ class Rank {
  public:
   Rank(const Job& job, InProcessPeers* peers, uint32_t rank, bool replicates,
        absl::Duration step_timeout = absl::Seconds(60),
-       std::optional<PeerCheckpoints::Options> checkpoints = {})
+       std::optional<PeerCheckpoints::Options> checkpoints = {},
+       ClientTelemetry telemetry = {})
       : job_(job), rank_(rank) {
     Random random(job.seed + rank + 1000);
     values_ = RandomTensors(job, rank == 0 ? job.seed : random.Next());
@@ -248,9 +281,11 @@ class Rank {
                                               : std::nullopt);
     }
     options.replicates = replicates;
+    options.wire_type = job.wire_type;
     options.update = job.update;
     options.buckets = job.buckets;
     options.checkpoints = std::move(checkpoints);
+    options.telemetry = telemetry;
     auto borrowed = std::make_unique<BorrowedPeer>(peers->at(rank));
     borrowed_ = borrowed.get();
     link_ = std::make_shared<PeerLink>(
@@ -277,10 +312,17 @@ class Rank {
 
   absl::Status Step(int64_t clock) {
     const RankStep& step = job_.steps[clock][rank_];
+    const uint64_t cut = clock + 1;
+    if (step.reads_cut) {
+      const auto agreed = exchange_->BeginCut(
+          {.id = cut, .clocks = std::vector<int64_t>(job_.ranks, clock + 1)});
+      if (!agreed.ok()) return agreed.status();
+    }
     exchange_->BeginStep(
         {.clock = clock,
          .sample_count = step.samples,
-         .finished = clock + 1 == static_cast<int64_t>(job_.steps.size())});
+         .finished = clock + 1 == static_cast<int64_t>(job_.steps.size()),
+         .pull = !step.reads_cut});
     if (step.abandoned) {
       exchange_->AbandonStep(/*own_values=*/true);
     } else if (step.samples > 0) {
@@ -292,7 +334,11 @@ class Rank {
       }
     }
     exchange_->EndBackward({});
-    return exchange_->Wait();
+    const absl::Status done = exchange_->Wait();
+    if (!done.ok() || !step.reads_cut) return done;
+    // To wait for a cut changes nothing of what is trained with.
+    const absl::Status reached = exchange_->AwaitCut(cut, clock + 1);
+    return reached.ok() ? exchange_->PullCut(cut, clock + 1) : reached;
   }
 
   PeerExchange& exchange() { return *exchange_; }
@@ -320,7 +366,8 @@ std::string TextOf(const Job& job) {
   return absl::StrCat("seed ", job.seed, ", ", job.ranks, " ranks, optimizer ",
                       static_cast<int>(job.update.optimizer.kind), ", clip ",
                       job.update.rule.clip_norm, ", policy ",
-                      static_cast<int>(job.update.on_non_finite));
+                      static_cast<int>(job.update.on_non_finite),
+                      ", wire type ", static_cast<int>(job.wire_type));
 }
 
 void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
@@ -339,13 +386,22 @@ void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
       wrong[rank] = start.ToString();
       return;
     }
+    const Tensors first = Sent(job.wire_type, RandomTensors(job, job.seed));
+    if (!SameBits(of.values(), first)) {
+      wrong[rank] = "other initial values";
+      of.exchange().Cancel(absl::CancelledError("other bits"));
+      return;
+    }
     for (size_t clock = 0; clock < job.steps.size(); ++clock) {
       const absl::Status stepped = of.Step(clock);
       if (!stepped.ok()) {
         wrong[rank] = stepped.ToString();
         return;
       }
-      if (!SameBits(of.values(), expected.values[clock])) {
+      const Tensors& whole = expected.values[clock];
+      const bool is_whole = job.steps[clock][rank].reads_cut;
+      if (!SameBits(of.values(),
+                    is_whole ? whole : Sent(job.wire_type, whole))) {
         wrong[rank] = absl::StrCat("other bits after clock ", clock);
         of.exchange().Cancel(absl::CancelledError("other bits"));
         return;
@@ -373,6 +429,13 @@ TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerInAnyOrderOfDelivery) {
   for (int seed = 0; seed < SeedCount(1200); ++seed) {
     const Job job = RandomJob(seed);
     ExpectTheBitsOfOneOwner(job, /*replicates=*/seed % 2 == 0);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerWith16BitsOnTheWire) {
+  for (int seed = 0; seed < SeedCount(600); ++seed) {
+    ExpectTheBitsOfOneOwner(NarrowJob(seed), /*replicates=*/true);
     if (HasFailure()) return;
   }
 }
@@ -422,7 +485,8 @@ TEST(PeerExchangeTest, FailsTheJobAtAGradientThatIsNotFinite) {
 
 // Blocks of two ranks with replicated state, and the values of one of them.
 struct Reduced {
-  explicit Reduced(uint32_t rank) {
+  explicit Reduced(uint32_t rank,
+                   ElementType wire_type = ElementType::kFloat32) {
     const Job job = SmallJob(2, 1);
     values = RandomTensors(job, 1);
     for (size_t t = 0; t < values.size(); ++t) {
@@ -435,6 +499,7 @@ struct Reduced {
     options.ranks = {"rank 0", "rank 1"};
     options.rank = rank;
     options.replicates = true;
+    options.wire_type = wire_type;
     options.update = job.update;
     options.momenta.resize(2);
     BlockMap map = *OwnedBlocks(job.tensors(), 2);
@@ -473,6 +538,30 @@ TEST(StepReductionTest, ASumThatFailsTheJobIsSentToNobody) {
   EXPECT_THAT(
       std::string(reduction.status().message()),
       AllOf(HasSubstr("clock 0 is not finite"), HasSubstr(", of rank 1")));
+}
+
+// Its own gradient is finite until it is rounded, as the others' are.
+TEST(StepReductionTest, AnOwnersGradientThatOverflowsTheWireIsItsOwn) {
+  for (const auto type : {ElementType::kFloat32, ElementType::kFloat16}) {
+    Reduced owner(/*rank=*/0, type);
+    StepReduction& reduction = *owner.reduction;
+    const uint32_t bucket = owner.BucketOf(0);
+    const Block& block =
+        reduction.map().blocks()[reduction.buckets()[bucket].blocks[0]];
+    owner.values[block.tensor][block.offset + 3] = 66000;
+    reduction.OnOwnGradient(bucket);
+    reduction.OnGradient(1, bucket,
+                         std::make_shared<Whole>(std::vector<float>(
+                             reduction.buckets()[bucket].elements, 1)));
+    const bool goes_on = reduction.Next().has_value();
+    EXPECT_EQ(goes_on, type == ElementType::kFloat32);
+    EXPECT_EQ(reduction.found_of(0), goes_on ? 0u : 1u);
+    if (goes_on) continue;
+    EXPECT_THAT(std::string(reduction.status().message()),
+                AllOf(HasSubstr(absl::StrCat("clock 0 is not finite: element ",
+                                             block.offset + 3, " of")),
+                      HasSubstr(", of rank 0")));
+  }
 }
 
 TEST(StepReductionTest, ASumOfAnotherRankThatIsNotFiniteBlamesNobody) {
@@ -630,6 +719,105 @@ TEST(PeerExchangeTest, RefusesARankWithAnotherStrategy) {
   EXPECT_TRUE(absl::IsInvalidArgument(ends[1])) << ends[1];
   EXPECT_THAT(std::string(ends[1].message()),
               HasSubstr("rank 0 (worker:0 at host-0:1) has other blocks"));
+}
+
+TEST(PeerExchangeTest, RefusesARankWithAnotherWireType) {
+  const ElementType kTypes[] = {ElementType::kFloat32, ElementType::kBfloat16,
+                                ElementType::kFloat16};
+  for (const ElementType chiefs : kTypes) {
+    for (const ElementType others : kTypes) {
+      if (chiefs == others) continue;
+      Job job = SmallJob(2, 1);
+      job.wire_type = chiefs;
+      Job other = job;
+      other.wire_type = others;
+      InProcessPeers peers({.ranks = 2});
+      Rank chief(job, &peers, 0, /*replicates=*/true);
+      Rank second(other, &peers, 1, /*replicates=*/true);
+      std::vector<absl::Status> ends(2);
+      OnThreads(2, [&](uint32_t rank) {
+        ends[rank] = (rank == 0 ? chief : second).Start();
+      });
+      EXPECT_TRUE(absl::IsInvalidArgument(ends[1])) << ends[1];
+      EXPECT_THAT(std::string(ends[1].message()),
+                  AllOf(HasSubstr("rank 0 (worker:0 at host-0:1) has other"),
+                        HasSubstr("another wire type")));
+    }
+  }
+}
+
+TEST(PeerExchangeTest, Refuses16BitsWhereRanksLackWholeValues) {
+  const Job job = SmallJob(2, 1);
+  InProcessPeers peers({.ranks = 2});
+  auto link = std::make_shared<PeerLink>(
+      PeerLink::Options{.label = "job j-test",
+                        .step_timeout = absl::Seconds(60)},
+      std::make_unique<BorrowedPeer>(peers.at(0)));
+  PeerExchange::Options options;
+  options.wire_type = ElementType::kBfloat16;
+  const auto exchange = PeerExchange::Create(
+      options, *OwnedBlocks(job.tensors(), job.ranks), {}, link);
+  EXPECT_TRUE(absl::IsInvalidArgument(exchange.status()));
+  EXPECT_THAT(std::string(exchange.status().message()),
+              HasSubstr("16 bits on the wire are for ALL_REDUCE"));
+}
+
+class ByteCount final : public Counter {
+ public:
+  void Add(double amount) override { bytes_ += static_cast<uint64_t>(amount); }
+  uint64_t bytes() const { return bytes_.load(); }
+
+ private:
+  std::atomic<uint64_t> bytes_{0};
+};
+
+// Of a step, without its messages that are no values: gradients take half, sums
+// as much as before.
+TEST(PeerExchangeTest, SixteenBitsHalveTheBytesOfGradients) {
+  constexpr size_t kElements = 3010;  // half of them, or so, at each rank
+  uint64_t pulled[2] = {0, 0};
+  uint64_t pushed[2] = {0, 0};
+  for (const bool narrow : {false, true}) {
+    Job job = SmallJob(2, 2);
+    if (narrow) job.wire_type = ElementType::kBfloat16;
+    InProcessPeers peers({.ranks = 2});
+    ByteCount pushed_bytes;
+    ByteCount pulled_bytes;
+    ClientTelemetry telemetry;
+    telemetry.pushed_bytes = &pushed_bytes;
+    telemetry.pulled_bytes = &pulled_bytes;
+    std::vector<std::unique_ptr<Rank>> ranks;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      ranks.push_back(
+          std::make_unique<Rank>(job, &peers, rank, /*replicates=*/true,
+                                 absl::Seconds(60), std::nullopt, telemetry));
+    }
+    std::vector<absl::Status> ends(2);
+    OnThreads(2, [&](uint32_t rank) { ends[rank] = ranks[rank]->Start(); });
+    const uint64_t start_pushed = pushed_bytes.bytes();
+    const uint64_t start_pulled = pulled_bytes.bytes();
+    OnThreads(2, [&](uint32_t rank) {
+      if (ends[rank].ok()) ends[rank] = ranks[rank]->Step(0);
+    });
+    for (const absl::Status& end : ends) EXPECT_EQ(end, absl::OkStatus());
+    pushed[narrow] = pushed_bytes.bytes() - start_pushed;
+    pulled[narrow] = pulled_bytes.bytes() - start_pulled;
+  }
+  EXPECT_EQ(pulled[0], kElements * (sizeof(float) + sizeof(float)));
+  EXPECT_EQ(pulled[1], kElements * (sizeof(uint16_t) + sizeof(float)));
+  EXPECT_EQ(pushed[0] - pushed[1], kElements * sizeof(uint16_t));
+}
+
+// What float32 counted for one rank's copies.
+TEST(PeerExchangeTest, SixteenBitsTakeTheMemoryOfFloat32) {
+  const Job job = SmallJob(2, 1);
+  const BlockMap map = *OwnedBlocks({{"t", 1 << 20}}, 2);
+  const auto of = [&](ElementType type) {
+    return PeerExchange::MemoryOf(job.update, map, 0, /*replicates=*/true,
+                                  /*frees_gradients=*/false, type, {})
+        .bytes();
+  };
+  EXPECT_EQ(of(ElementType::kBfloat16), of(ElementType::kFloat32));
 }
 
 TEST(PeerExchangeTest, EndsAllWaitsWhenItIsCancelled) {
