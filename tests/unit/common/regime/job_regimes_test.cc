@@ -119,6 +119,11 @@ TEST(JobRegimesTest, RefusesWhatIsNotBuiltByName) {
   // A job that began with ps may have changed to it.
   regime.set_strategy(ALL_REDUCE);
   EXPECT_EQ(ErrorOf(regime), "");
+  regime.set_wire_type(WIRE_FLOAT16);
+  EXPECT_EQ(ErrorOf(regime), "");
+  regime.set_strategy(SHARDED);
+  EXPECT_EQ(ErrorOf(regime), at + "wire_type: SHARDED is for float32");
+  regime.set_strategy(ALL_REDUCE);
   regime.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
   EXPECT_EQ(ErrorOf(regime),
             at + "consistency.mode: ASYNC, but ALL_REDUCE is for SYNC");

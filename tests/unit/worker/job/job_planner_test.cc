@@ -209,6 +209,26 @@ TEST(JobPlannerTest, BatchesAndMessagesAreCounted) {
             2 * plan->executor.parameters * 2);
 }
 
+// What others' gradients save, those that leave take.
+TEST(JobPlannerTest, SixteenBitsTakeAsMuchAmongWorkersAsFloat32) {
+  JobSpec spec = DigitsJob();
+  spec.set_strategy(ALL_REDUCE);
+  spec.mutable_resources()->set_workers(3);
+  spec = WithDefaults(spec);
+  const std::string text = MlpModel(784, 32, 10);
+  const auto model = *ParseJobModel(spec, text, "model");
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  const auto whole = PlanWorker(spec, model, training);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  spec.set_wire_type(WIRE_BFLOAT16);
+  const auto narrow = PlanWorker(spec, model, training);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  // But for shares that are not equal.
+  EXPECT_NEAR(static_cast<double>(narrow->waiting_bytes),
+              static_cast<double>(whole->waiting_bytes), 4 * 784);
+}
+
 constexpr char kRowsModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
     g (int64[N,2] ids, float[M,4] rows, float[8,10] w) => (float[N,10] y)
     { r = Gather(rows, ids)  f = Flatten(r)  y = MatMul(f, w) })";
