@@ -224,9 +224,10 @@ TEST(JobPlannerTest, SixteenBitsTakeAsMuchAmongWorkersAsFloat32) {
   spec.set_wire_type(WIRE_BFLOAT16);
   const auto narrow = PlanWorker(spec, model, training);
   ASSERT_TRUE(narrow.ok()) << narrow.status();
-  // But for shares that are not equal.
+  // Shares are not quite equal.
   EXPECT_NEAR(static_cast<double>(narrow->waiting_bytes),
-              static_cast<double>(whole->waiting_bytes), 4 * 784);
+              static_cast<double>(whole->waiting_bytes),
+              0.1 * static_cast<double>(whole->waiting_bytes));
 }
 
 constexpr char kRowsModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>

@@ -762,6 +762,33 @@ TEST(PeerExchangeTest, Refuses16BitsWhereRanksLackWholeValues) {
               HasSubstr("16 bits on the wire are for ALL_REDUCE"));
 }
 
+// Where a change comes to nothing after that, steps go on with rounded values.
+TEST(PeerExchangeTest, AStateThatIsReadForAChangeIsRoundedInTheTensors) {
+  for (const auto type : {ElementType::kFloat32, ElementType::kFloat16}) {
+    Job job = SmallJob(2, 2);
+    job.wire_type = type;
+    InProcessPeers peers({.ranks = 2});
+    Rank rank(job, &peers, 1, /*replicates=*/true);
+    const Tensors state = RandomTensors(job, 77);
+    const BlockMap& map = rank.exchange().reduction().map();
+    for (uint32_t id = 0; id < map.blocks().size(); ++id) {
+      const Block& block = map.blocks()[id];
+      rank.exchange().RestorePiece(
+          id, /*array=*/0,
+          {reinterpret_cast<const char*>(state[block.tensor].data() +
+                                         block.offset),
+           static_cast<size_t>(block.count) * sizeof(float)},
+          /*updates=*/3, /*into_tensors=*/true);
+    }
+    EXPECT_TRUE(SameBits(rank.values(), Sent(type, state)));
+    rank.exchange().BeginWith(ShardStateHeader(), /*clock=*/1);
+    EXPECT_TRUE(SameBits(rank.values(), Sent(type, state)));
+    ASSERT_TRUE(rank.exchange().BeginCut({.id = 7, .clocks = {1, 1}}).ok());
+    ASSERT_EQ(rank.exchange().PullCut(7, 1), absl::OkStatus());
+    EXPECT_TRUE(SameBits(rank.values(), state));
+  }
+}
+
 class ByteCount final : public Counter {
  public:
   void Add(double amount) override { bytes_ += static_cast<uint64_t>(amount); }
