@@ -34,11 +34,12 @@ void SetTime(RegimeTransition* transition) {
 
 RegimeChanger::RegimeChanger(
     const PreparedJob& job, const Epochs& epochs, ParameterExchange* parameters,
-    std::function<void(const RegimeTransition&)> report)
+    std::function<void(const RegimeTransition&)> report, OnEnd on_end)
     : job_(job),
       epochs_(epochs),
       parameters_(parameters),
-      report_(std::move(report)) {}
+      report_(std::move(report)),
+      on_end_(std::move(on_end)) {}
 
 void RegimeChanger::Request(const RegimeChange& change,
                             const std::string& reason) {
@@ -48,15 +49,73 @@ void RegimeChanger::Request(const RegimeChange& change,
   SetTime(&refused);
   {
     MutexLock lock(&mu_);
-    if (wanted_ == wanted || last_made_ == wanted) return;
+    if (wanted_ == wanted || waiting_ == wanted || last_made_ == wanted) {
+      return;
+    }
     if (!finished_ && !wanted_.has_value()) {
       wanted_ = wanted;
+      return;
+    }
+    if (!finished_ && wanted_->is_own && !waiting_.has_value()) {
+      waiting_ = wanted;
       return;
     }
     refused.set_error(finished_ ? "the job makes no more steps"
                                 : "a change of the regime is under way");
   }
   report_(refused);
+}
+
+bool RegimeChanger::Try(const RegimeChange& change, const std::string& reason,
+                        int64_t not_before) {
+  MutexLock lock(&mu_);
+  if (waiting_.has_value()) return false;
+  if (wanted_.has_value() && !wanted_->is_own) return false;
+  wanted_ = {.encoded = change.SerializeAsString(),
+             .reason = reason,
+             .strategy = change.strategy(),
+             .is_own = true,
+             .not_before = not_before};
+  replaced_ = open_.has_value();
+  return true;
+}
+
+void RegimeChanger::TellStay(const std::string& decision) {
+  RegimeTransition transition;
+  *transition.mutable_regime() = ToProto(job_.regimes.regimes().back());
+  transition.set_reason(decision);
+  SetTime(&transition);
+  LogInfo("the regime stays")
+      .Job(job_.assignment.job_id())
+      .Field("regime", RegimeText(transition.regime()))
+      .Field("reason", decision);
+  report_(transition);
+}
+
+bool RegimeChanger::HasOwnToAnnounce() const {
+  if (open_.has_value()) return false;
+  MutexLock lock(&mu_);
+  return wanted_.has_value() && wanted_->is_own;
+}
+
+absl::Status RegimeChanger::GiveWay(int64_t clock) {
+  bool gives_way = false;
+  {
+    MutexLock lock(&mu_);
+    gives_way = waiting_.has_value();
+  }
+  if (open_.has_value() && (gives_way || replaced_)) {
+    SYNCLINE_RETURN_IF_ERROR(PutOff(clock));
+  }
+  if (!gives_way) return absl::OkStatus();
+  RegimeTransition own;
+  {
+    MutexLock lock(&mu_);
+    own.set_reason(wanted_->reason);
+    wanted_ = std::exchange(waiting_, std::nullopt);
+  }
+  if (on_end_ != nullptr) on_end_(/*is_own=*/true, End::kGaveWay, own);
+  return absl::OkStatus();
 }
 
 std::optional<RegimeChanger::Wanted> RegimeChanger::TakeWanted() const {
@@ -71,6 +130,7 @@ bool RegimeChanger::WantsStrategy() const {
 }
 
 absl::Status RegimeChanger::BeforeStep(int64_t clock, absl::Time now) {
+  SYNCLINE_RETURN_IF_ERROR(GiveWay(clock));
   if (open_.has_value()) return absl::OkStatus();
   const std::optional<Wanted> wanted = TakeWanted();
   if (!wanted.has_value()) return absl::OkStatus();
@@ -97,7 +157,8 @@ absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted,
   }
   // No rank makes a step whose values it may have read already. In SYNC no rank
   // is past the next one before this rank has made its own.
-  const int64_t first = clock + (present.sync() ? 2 : 1);
+  const int64_t first =
+      std::max(clock + (present.sync() ? 2 : 1), wanted.not_before);
   const auto workers = static_cast<size_t>(job_.assignment.workers_size());
   SYNCLINE_ASSIGN_OR_RETURN(const TrainingRegime regime,
                             ReadRegime("regime", *next));
@@ -150,6 +211,7 @@ absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted,
 }
 
 absl::Status RegimeChanger::PutOff(int64_t clock) {
+  replaced_ = false;
   const OpenCut cut = *std::exchange(open_, std::nullopt);
   return parameters_->EndCut(cut.id, clock);
 }
@@ -188,10 +250,12 @@ void RegimeChanger::Finish() {
   {
     MutexLock lock(&mu_);
     finished_ = true;
-    if (!wanted_.has_value()) return;
   }
   open_.reset();
-  Fail(absl::FailedPreconditionError("the job makes no more steps"));
+  // One that has waited for another one, too.
+  while (TakeWanted().has_value()) {
+    Fail(absl::FailedPreconditionError("the job makes no more steps"));
+  }
 }
 
 void RegimeChanger::Fail(const absl::Status& why) {
@@ -205,14 +269,19 @@ void RegimeChanger::Fail(const absl::Status& why) {
 
 void RegimeChanger::Report(RegimeTransition transition) {
   refused_since_ = absl::InfiniteFuture();
+  bool is_own = false;
   {
     MutexLock lock(&mu_);
     if (wanted_.has_value()) transition.set_reason(wanted_->reason);
-    if (transition.error().empty()) last_made_ = wanted_;
-    wanted_.reset();
+    is_own = wanted_.has_value() && wanted_->is_own;
+    if (transition.error().empty() && !is_own) last_made_ = wanted_;
+    wanted_ = std::exchange(waiting_, std::nullopt);
   }
   SetTime(&transition);
   report_(transition);
+  if (on_end_ == nullptr) return;
+  on_end_(is_own, transition.error().empty() ? End::kMade : End::kFailed,
+          transition);
 }
 
 }  // namespace syncline::worker

@@ -33,20 +33,47 @@ namespace syncline::worker {
 // Up to Commit a change that does not come about leaves everything as it was,
 // and the report says why. Commit is the one step after which shards have the
 // regime; if it fails, the job does.
+//
+// The job may want changes of its own (Try), too. They go behind those that
+// people, or rules, ask for: one that is under way, and not made, is taken back
+// for them.
 class RegimeChanger {
  public:
   static constexpr absl::Duration kTriedFor = absl::Seconds(10);
 
+  // How a change has ended. One that gave way is not reported.
+  enum class End { kMade, kFailed, kGaveWay };
+  using OnEnd = std::function<void(bool is_own, End end,
+                                   const RegimeTransition& transition)>;
   // The objects that are referred to outlive this. `report` is told what has
   // become of each change, on the training thread, or on that of Request.
+  // `on_end`: the same behind it, on the training thread alone, so without the
+  // changes that were refused by Request; may be null.
   RegimeChanger(const PreparedJob& job, const Epochs& epochs,
                 ParameterExchange* parameters,
-                std::function<void(const RegimeTransition&)> report);
+                std::function<void(const RegimeTransition&)> report,
+                OnEnd on_end = nullptr);
 
   // A change is wanted. One at a time: another one is refused. A repeat of the
   // present one, or of the last that was made, is ignored. Thread-safe.
   void Request(const RegimeChange& change, const std::string& reason)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The job's own change, of the training thread: it is to be in force at this
+  // clock, or later where ranks are past it; 0: as soon as possible. Takes the
+  // place of an own one that is not made yet. False: a change that Request has
+  // brought is not made yet, and goes first; this one is not taken.
+  bool Try(const RegimeChange& change, const std::string& reason,
+           int64_t not_before) ABSL_LOCKS_EXCLUDED(mu_);
+  // Tells a decision of the job that changes nothing: as a change into the
+  // regime in force. The training thread's.
+  void TellStay(const std::string& decision);
+  // An own change is wanted, and not announced.
+  bool HasOwnToAnnounce() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Takes back an own change that is announced where another one is to take its
+  // place. The training thread's, before a step. Errors: those that end the
+  // job.
+  absl::Status GiveWay(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The training thread's. Blocks for a round trip where a change is wanted,
   // and for some more while ranks run past the cut. Where a member refuses the
@@ -77,6 +104,8 @@ class RegimeChanger {
     std::string encoded;  // RegimeChange
     std::string reason;
     Strategy strategy = STRATEGY_UNSPECIFIED;  // that it names
+    bool is_own = false;                       // Try
+    int64_t not_before = 0;
 
     friend bool operator==(const Wanted&, const Wanted&) = default;
   };
@@ -96,15 +125,19 @@ class RegimeChanger {
   const Epochs epochs_;
   ParameterExchange* const parameters_;
   const std::function<void(const RegimeTransition&)> report_;
+  const OnEnd on_end_;
   uint32_t announced_ = 0;  // cuts
   std::optional<OpenCut> open_;
   // When what is wanted was first refused for another cut.
   absl::Time refused_since_ = absl::InfiniteFuture();
+  bool replaced_ = false;  // the open cut is of an own change before wanted_
 
   mutable Mutex mu_;
   // Until it is reported.
   std::optional<Wanted> wanted_ ABSL_GUARDED_BY(mu_);
   std::optional<Wanted> last_made_ ABSL_GUARDED_BY(mu_);
+  // While wanted_ is an own one: what Request has brought.
+  std::optional<Wanted> waiting_ ABSL_GUARDED_BY(mu_);
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 

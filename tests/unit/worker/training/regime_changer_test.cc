@@ -244,5 +244,133 @@ TEST_F(RegimeChangerTest, WhatTheJobCannotIsTold) {
   EXPECT_THAT(told_[0].error(), HasSubstr("trains so already"));
 }
 
+// --- The job's own changes ---
+
+class OwnChangeTest : public RegimeChangerTest {
+ protected:
+  void SetUp() override {
+    RegimeChangerTest::SetUp();
+    changer_.emplace(
+        job_, Epochs{.steps_per_epoch = 50, .clocks_total = 100}, &exchange_,
+        [this](const RegimeTransition& transition) {
+          told_.push_back(transition);
+        },
+        [this](bool is_own, RegimeChanger::End end,
+               const RegimeTransition& transition) {
+          const char* const text = end == RegimeChanger::End::kMade ? "made"
+                                   : end == RegimeChanger::End::kFailed
+                                       ? "failed"
+                                       : "gave way";
+          ends_.push_back(absl::StrCat(is_own ? "own " : "", text, " ",
+                                       transition.reason()));
+        });
+  }
+  bool Try(ConsistencySpec::Mode mode, const std::string& reason,
+           int64_t not_before = 0) {
+    RegimeChange change;
+    change.set_mode(mode);
+    return changer_->Try(change, reason, not_before);
+  }
+  std::vector<std::string> ends_;
+};
+
+TEST_F(OwnChangeTest, TheClockIsTheOneThatIsAskedFor) {
+  EXPECT_TRUE(Try(ConsistencySpec::ASYNC, "auto: trying", 30));
+  EXPECT_TRUE(changer_->HasOwnToAnnounce());
+  ASSERT_OK(changer_->BeforeStep(4));
+  EXPECT_FALSE(changer_->HasOwnToAnnounce());
+  EXPECT_EQ(changer_->clock(), 30);
+  ASSERT_OK(changer_->GiveWay(5));
+  EXPECT_TRUE(changer_->IsOpen());
+  ASSERT_OK(changer_->Commit(30));
+  changer_->ReportDone();
+  EXPECT_THAT(ends_, ElementsAre("own made auto: trying"));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].reason(), "auto: trying");
+}
+
+TEST_F(OwnChangeTest, ALaterOneTakesThePlaceOfAnAnnouncedOne) {
+  Try(ConsistencySpec::ASYNC, "auto: back", 30);
+  ASSERT_OK(changer_->BeforeStep(4));
+  Try(ConsistencySpec::ASYNC, "auto: back at once");
+  ASSERT_OK(changer_->GiveWay(9));
+  EXPECT_FALSE(changer_->IsOpen());
+  ASSERT_OK(changer_->BeforeStep(9));
+  EXPECT_EQ(changer_->clock(), 11);
+  EXPECT_THAT(exchange_.log, ElementsAre(HasSubstr("begin 30,30"), "end 9",
+                                         HasSubstr("begin 11,11")));
+  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_THAT(ends_, IsEmpty());
+}
+
+// A user need not wait for the end of a trial.
+TEST_F(OwnChangeTest, AUsersChangeGoesFirst) {
+  Try(ConsistencySpec::ASYNC, "auto: back", 30);
+  ASSERT_OK(changer_->BeforeStep(4));
+  RegimeChange change;
+  change.set_mode(ConsistencySpec::BOUNDED_STALENESS);
+  change.set_staleness_bound(3);
+  changer_->Request(change, "synctl regime");
+  changer_->Request(change, "synctl regime");  // the stream was broken
+  EXPECT_THAT(told_, IsEmpty());
+  EXPECT_FALSE(Try(ConsistencySpec::ASYNC, "auto: back", 30));
+  ASSERT_OK(changer_->GiveWay(5));
+  EXPECT_THAT(ends_, ElementsAre("own gave way auto: back"));
+  ASSERT_OK(changer_->BeforeStep(5));
+  EXPECT_EQ(changer_->clock(), 7);
+  EXPECT_FALSE(Try(ConsistencySpec::ASYNC, "auto: back", 30));
+  ASSERT_OK(changer_->Commit(7));
+  changer_->ReportDone();
+  EXPECT_THAT(exchange_.log,
+              ElementsAre(HasSubstr("begin 30,30 ASYNC"), "end 5",
+                          HasSubstr("begin 7,7 BOUNDED_STALENESS, bound 3"),
+                          "await 7", "prepare 7", "commit 7"));
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(told_[0].reason(), "synctl regime");
+  EXPECT_THAT(ends_,
+              ElementsAre("own gave way auto: back", "made synctl regime"));
+  EXPECT_TRUE(Try(ConsistencySpec::ASYNC, "auto: back"));
+}
+
+// The job's own change is made while the user's waits for it.
+TEST_F(OwnChangeTest, AUsersChangeFollowsOneThatIsBeingMade) {
+  Try(ConsistencySpec::ASYNC, "auto: trying");
+  ASSERT_OK(changer_->BeforeStep(4));
+  Request(ConsistencySpec::SYNC, "synctl regime");
+  Request(ConsistencySpec::ASYNC, "another");
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_THAT(told_[0].error(), HasSubstr("is under way"));
+  ASSERT_OK(changer_->Commit(6));
+  changer_->ReportDone();
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_EQ(told_[1].reason(), "auto: trying");
+  ASSERT_OK(changer_->BeforeStep(6));
+  // The exchange knows nothing of the change before.
+  ASSERT_EQ(told_.size(), 3u);
+  EXPECT_EQ(told_[2].reason(), "synctl regime");
+  EXPECT_THAT(ends_,
+              ElementsAre("own made auto: trying", "failed synctl regime"));
+}
+
+TEST_F(OwnChangeTest, TheEndOfTheStepsIsTheirEnd) {
+  Try(ConsistencySpec::ASYNC, "auto: back", 30);
+  ASSERT_OK(changer_->BeforeStep(4));
+  Request(ConsistencySpec::ASYNC, "synctl regime");
+  changer_->Finish();
+  EXPECT_THAT(ends_,
+              ElementsAre("own failed auto: back", "failed synctl regime"));
+  ASSERT_EQ(told_.size(), 2u);
+  EXPECT_THAT(told_[1].error(), HasSubstr("makes no more steps"));
+}
+
+TEST_F(OwnChangeTest, WhatStaysIsTold) {
+  changer_->TellStay("auto: SYNC stays; loss/s: ASYNC 0.1 against 0.2");
+  ASSERT_EQ(told_.size(), 1u);
+  EXPECT_EQ(RegimeText(told_[0].regime()), "SYNC");
+  EXPECT_EQ(told_[0].regime().first_clock(), 0);
+  EXPECT_TRUE(told_[0].has_time());
+  EXPECT_THAT(ends_, IsEmpty());
+}
+
 }  // namespace
 }  // namespace syncline::worker
