@@ -37,6 +37,11 @@ std::pair<std::string, std::string> WhyFixed(const JobSpec& spec,
                          ": the number of workers changes in SYNC only, where "
                          "all of them are at one clock")};
   }
+  if (spec.has_auto_regime()) {
+    return {"auto_regime",
+            "the job tries other modes than SYNC: the number of workers "
+            "changes in SYNC only, where all of them are at one clock"};
+  }
   if (spec.strategy() == HYBRID) {
     return {"strategy",
             "HYBRID jobs keep their number of workers; use PARAMETER_SERVER, "

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/job/auto_regime_rules.h"
 #include "common/job/checkpoint_validator.h"
 #include "common/job/compression_rules.h"
 #include "common/job/data_spec_validator.h"
@@ -262,9 +263,6 @@ void CheckWhatIsNotBuilt(const JobSpec& spec, Problems* problems) {
   if (spec.durability() > CHECKPOINT) {
     NotBuilt("durability", spec.durability(), "CHECKPOINT", problems);
   }
-  if (spec.has_auto_regime()) {
-    problems->Add("auto_regime", "is not built yet; use `regimes`");
-  }
 }
 
 void CheckSizes(const JobSpec& spec, Problems* problems) {
@@ -366,6 +364,7 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckCheckpoint(spec, &problems);
   CheckRestart(spec, &problems);
   CheckRegimeRules(spec, &problems);
+  CheckAutoRegime(spec, &problems);
   CheckStop(spec, &problems);
   CheckEvaluate(spec, &problems);
   CheckSizes(spec, &problems);

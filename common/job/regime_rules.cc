@@ -30,11 +30,6 @@ double FactorOf(const Regime& regime) {
   return regime.learning_rate_factor() == 0 ? 1 : regime.learning_rate_factor();
 }
 
-Strategy StrategyOf(const Regime& regime) {
-  return regime.strategy() == STRATEGY_UNSPECIFIED ? PARAMETER_SERVER
-                                                   : regime.strategy();
-}
-
 bool HasPs(const Regime& regime) {
   const StrategyRule* const rule = FindStrategyRule(StrategyOf(regime));
   return rule == nullptr || rule->has_ps;
@@ -167,14 +162,6 @@ double DefaultFactor(const Regime& current, Mode next, uint32_t workers) {
   return is_sync ? 1 : 1.0 / workers;
 }
 
-// A job trains by both in the same way; the wire type does not change.
-bool TrainTheSame(const Regime& a, const Regime& b) {
-  return ModeOf(a) == ModeOf(b) && StrategyOf(a) == StrategyOf(b) &&
-         a.consistency().staleness_bound() ==
-             b.consistency().staleness_bound() &&
-         FactorOf(a) == FactorOf(b);
-}
-
 // As ChangedRegime, and OK too if nothing differs or the job is tied to its
 // mode.
 absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
@@ -202,6 +189,33 @@ absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
 }
 
 }  // namespace
+
+Strategy StrategyOf(const Regime& regime) {
+  return regime.strategy() == STRATEGY_UNSPECIFIED ? PARAMETER_SERVER
+                                                   : regime.strategy();
+}
+
+bool TrainTheSame(const Regime& a, const Regime& b) {
+  return ModeOf(a) == ModeOf(b) && StrategyOf(a) == StrategyOf(b) &&
+         a.consistency().staleness_bound() ==
+             b.consistency().staleness_bound() &&
+         FactorOf(a) == FactorOf(b);
+}
+
+Regime FirstRegimeOf(const JobSpec& spec) {
+  Regime first;
+  *first.mutable_consistency() = spec.consistency();
+  // A bound that does not count is no difference.
+  if (ModeOf(first) != ConsistencySpec::BOUNDED_STALENESS) {
+    first.mutable_consistency()->clear_staleness_bound();
+  }
+  if (spec.has_table_consistency()) {
+    *first.mutable_table_consistency() = spec.table_consistency();
+  }
+  first.set_strategy(spec.strategy());
+  first.set_wire_type(spec.wire_type());
+  return first;
+}
 
 absl::Status CheckModeCanChange(const JobSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(CheckRegimeCanChange(spec));
@@ -350,25 +364,10 @@ void CheckThen(const std::string& path, const JobSpec& spec,
                 text.substr(colon + 2));
 }
 
-Regime FirstRegime(const JobSpec& spec) {
-  Regime first;
-  *first.mutable_consistency() = spec.consistency();
-  // A bound that does not count is no difference.
-  if (ModeOf(first) != ConsistencySpec::BOUNDED_STALENESS) {
-    first.mutable_consistency()->clear_staleness_bound();
-  }
-  if (spec.has_table_consistency()) {
-    *first.mutable_table_consistency() = spec.table_consistency();
-  }
-  first.set_strategy(spec.strategy());
-  first.set_wire_type(spec.wire_type());
-  return first;
-}
-
 // If no rule leads away from the first regime, none ever acts.
 void CheckSomeRuleActs(const JobSpec& spec, Problems* problems) {
   const uint32_t workers = std::max(1u, spec.resources().workers());
-  const Regime first = FirstRegime(spec);
+  const Regime first = FirstRegimeOf(spec);
   for (const RegimeRule& rule : spec.regimes()) {
     const auto next = NextRegime(spec, workers, first, rule.then());
     // A refused change is named by the check of each rule.

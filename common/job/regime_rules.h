@@ -45,6 +45,15 @@ absl::StatusOr<Regime> ChangedRegime(const JobSpec& spec, uint32_t workers,
                                      const Regime& current,
                                      const RegimeChange& change);
 
+// How a job of this spec begins, as those know it who change it.
+Regime FirstRegimeOf(const JobSpec& spec);
+
+// A job trains by both in the same way; the wire type does not change.
+bool TrainTheSame(const Regime& a, const Regime& b);
+
+// The regime's strategy, with its default.
+Strategy StrategyOf(const Regime& regime);
+
 // JobSpec.regimes: each rule has a condition that can come true, and a change
 // that some regime of the job can make. If no rule changes the regime that the
 // job begins in, each of them is refused: it would change nothing.

@@ -90,6 +90,7 @@ absl::StatusOr<JobSpec> SpecToEvaluate(const JobSpec& from,
   spec.clear_restart();
   spec.clear_stop();
   spec.clear_regimes();
+  spec.clear_auto_regime();
   spec.clear_export_();
   spec.clear_strategy();
   spec.clear_sharding();

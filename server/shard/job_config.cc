@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/auto_regime_rules.h"
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_validator.h"
 #include "common/job/quorum_validator.h"
@@ -175,10 +176,12 @@ absl::StatusOr<ConsistencyController::Options> ReadController(
   options.skip_non_finite = policy == OnNonFinite::kSkipStep;
   SYNCLINE_ASSIGN_OR_RETURN(options.quorum, ReadQuorum(spec));
   options.trust_ratio = spec.optimizer().kind() == OptimizerSpec::LAMB;
-  options.comes_to_sync = std::any_of(
-      spec.regimes().begin(), spec.regimes().end(), [](const RegimeRule& rule) {
-        return rule.then().mode() == ConsistencySpec::SYNC;
-      });
+  options.comes_to_sync =
+      TriesSync(spec) ||
+      std::any_of(spec.regimes().begin(), spec.regimes().end(),
+                  [](const RegimeRule& rule) {
+                    return rule.then().mode() == ConsistencySpec::SYNC;
+                  });
   return options;
 }
 

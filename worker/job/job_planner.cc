@@ -78,16 +78,21 @@ absl::StatusOr<int64_t> ResidualBytes(const JobSpec& spec,
   return static_cast<int64_t>(CompressionBytes(spec, regimes, training));
 }
 
-// The strategies that the job begins with and that its rules lead to.
+// The strategies that the job begins with, that its rules lead to and that it
+// tries.
 std::vector<Strategy> StrategiesOf(const JobSpec& spec) {
   std::vector<Strategy> strategies = {spec.strategy()};
-  for (const RegimeRule& rule : spec.regimes()) {
-    const Strategy strategy = rule.then().strategy();
+  const auto add = [&strategies](const RegimeChange& change) {
+    const Strategy strategy = change.strategy();
     if (strategy == STRATEGY_UNSPECIFIED ||
         absl::c_linear_search(strategies, strategy)) {
-      continue;
+      return;
     }
     strategies.push_back(strategy);
+  };
+  for (const RegimeRule& rule : spec.regimes()) add(rule.then());
+  for (const RegimeChange& candidate : spec.auto_regime().candidates()) {
+    add(candidate);
   }
   return strategies;
 }

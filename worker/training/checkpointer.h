@@ -94,6 +94,8 @@ class Checkpointer {
   // possible, whenever the next one is due. Several requests before that are
   // one. The answer is on_whole or on_refused. Thread-safe.
   void Request() ABSL_LOCKS_EXCLUDED(mu_);
+  // What Request has asked for has not begun.
+  bool IsRequested() const ABSL_LOCKS_EXCLUDED(mu_);
   // No step follows: requests that are not met by a cut that is reached, and
   // later ones, are refused.
   void EndSteps() ABSL_LOCKS_EXCLUDED(mu_);
@@ -122,7 +124,6 @@ class Checkpointer {
   // Until no checkpoint is being written, at most half a step timeout: the
   // other ranks wait meanwhile.
   void AwaitWritten() ABSL_LOCKS_EXCLUDED(mu_);
-  bool IsRequested() const ABSL_LOCKS_EXCLUDED(mu_);
   // True once for all requests that there are.
   bool TakeRequest() ABSL_LOCKS_EXCLUDED(mu_);
   void Refuse(const std::string& why) const;

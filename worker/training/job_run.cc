@@ -22,6 +22,7 @@
 #include "common/system/log.h"
 #include "worker/export/kept_results.h"
 #include "worker/job/start_values.h"
+#include "worker/training/regime_trials.h"
 #include "worker/training/result_export.h"
 
 namespace syncline::worker {
@@ -285,6 +286,10 @@ std::vector<std::string> JobRun::Prepare() {
            }},
       &problems);
   WatchExecutor();
+  if (problems.empty() && job_->is_chief() && job_->trains()) {
+    std::string problem = TrialProblem(*job_, EpochsOf(*job_));
+    if (!problem.empty()) problems.push_back(std::move(problem));
+  }
   // The chief gives all ranks their initial values.
   if (problems.empty() && job_->is_chief() &&
       !assignment_.weights_artifact().empty()) {

@@ -1,6 +1,7 @@
 #include "worker/training/trainer.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,11 +74,20 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
   }
   if (job.is_chief()) {
     checkpoints_.emplace(job, epochs_, &parameters_, options_.checkpoints);
-    changer_.emplace(job, epochs_, &parameters_,
-                     [this](const RegimeTransition& transition) {
-                       if (options_.on_regime_change == nullptr) return;
-                       options_.on_regime_change(transition);
-                     });
+    changer_.emplace(
+        job, epochs_, &parameters_,
+        [this](const RegimeTransition& transition) {
+          if (options_.on_regime_change == nullptr) return;
+          options_.on_regime_change(transition);
+        },
+        [this](bool is_own, RegimeChanger::End end,
+               const RegimeTransition& transition) {
+          if (!trials_.has_value()) return;
+          trials_->OnEnd(is_own, end, transition);
+        });
+    if (job.spec().has_auto_regime()) {
+      trials_.emplace(job, epochs_, &*changer_);
+    }
   }
   if (job.rows != nullptr) {
     rows_.emplace(job, epochs_.clocks_total, &prefetcher_, &parameters_,
@@ -217,6 +227,10 @@ absl::Status Trainer::LeaveOut(int64_t clock, int64_t* next) {
 // One of the two cuts at a time: neither has to wait for the other's end then.
 absl::Status Trainer::BeforeStep(int64_t clock) {
   if (!job_.is_chief()) return absl::OkStatus();
+  if (trials_.has_value()) {
+    trials_->BeforeStep(clock, checkpoints_->IsRequested());
+  }
+  SYNCLINE_RETURN_IF_ERROR(changer_->GiveWay(clock));
   if (changer_->IsOpen()) {
     checkpoints_->PutOff(clock);
     return absl::OkStatus();
@@ -228,6 +242,12 @@ absl::Status Trainer::BeforeStep(int64_t clock) {
       clock + 2 < epochs_.clocks_total) {
     checkpoints_->PutOff(clock);
     if (checkpoints_->IsBusy()) return absl::OkStatus();
+    return changer_->BeforeStep(clock);
+  }
+  // The way back from a regime that is tried is not to be late.
+  if (changer_->HasOwnToAnnounce() && !checkpoints_->IsOpen() &&
+      clock + 2 < epochs_.clocks_total) {
+    checkpoints_->PutOff(clock);
     return changer_->BeforeStep(clock);
   }
   SYNCLINE_RETURN_IF_ERROR(checkpoints_->BeforeStep(clock));
@@ -362,6 +382,7 @@ absl::Status Trainer::Announce(int64_t clock) {
 
 absl::Status Trainer::Step(int64_t clock) {
   profiler_.BeginStep(clock);
+  Stopwatch watch;
   const bool is_last = clock + 1 == epochs_.clocks_total;
   // The chief reads the state at a cut instead of the next step's values.
   OpenStep step = {.clock = clock,
@@ -376,7 +397,16 @@ absl::Status Trainer::Step(int64_t clock) {
                history_watch_.Lap());
   options_.metrics->OnStep(step.samples, step.times);
   profiler_.EndStep(step.samples);
+  if (trials_.has_value()) trials_->OnStep(clock, watch.Lap(), LossOf(step));
   return absl::OkStatus();
+}
+
+std::optional<double> Trainer::LossOf(const OpenStep& step) const {
+  if (step.samples > 0) {
+    return step.loss_sum / static_cast<double>(step.samples);
+  }
+  if (step.batch->size == 0) return std::nullopt;
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 absl::Status Trainer::Begin(OpenStep* step) {

@@ -31,6 +31,7 @@
 #include "worker/training/checkpointer.h"
 #include "worker/training/loss_history.h"
 #include "worker/training/regime_changer.h"
+#include "worker/training/regime_trials.h"
 #include "worker/training/step_profiler.h"
 #include "worker/training/step_rows.h"
 #include "worker/training/step_scaler.h"
@@ -193,6 +194,9 @@ class Trainer {
   void SendGradient(OpenStep* step);
   // Blocks until the gradient has been taken and the next values are here.
   absl::Status AwaitValues(OpenStep* step);
+  // The mean over the step's samples: NaN where it was abandoned, none where
+  // there was none.
+  std::optional<double> LossOf(const OpenStep& step) const;
   absl::StatusOr<Executor::StepResult> Compute(int64_t clock,
                                                const Batch& batch,
                                                absl::Duration* pushing);
@@ -264,6 +268,7 @@ class Trainer {
   std::optional<CutEvaluator> evaluator_;    // where this rank evaluates
   std::optional<Checkpointer> checkpoints_;  // the chief's
   std::optional<RegimeChanger> changer_;     // likewise
+  std::optional<RegimeTrials> trials_;  // likewise, where the job makes some
   // The next that this rank reads; the last one from then on. The chief's.
   std::optional<EpochCut> cut_;
   std::optional<int64_t> early_end_;  // its clock, where the job has ended

@@ -30,6 +30,10 @@ SchedulerMessage PrepareCommand(const JobStatus& job, const JobMembers& members,
   assignment->set_job_id(job.job_id());
   *assignment->mutable_spec() =
       SpecForWorkers(job.spec(), static_cast<uint32_t>(job.workers_size()));
+  // A user who has changed the regime has ended the job's own trials.
+  if (WasChangedByOthers(job)) {
+    assignment->mutable_spec()->clear_auto_regime();
+  }
   assignment->set_tenant(job.tenant());
   for (const JobMember& member : members.all()) {
     *AddParticipant(member.role, assignment) = member.participant;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/utf8.h"
+#include "common/job/auto_regime_rules.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/regime_rules.h"
 #include "scheduler/core/describe.h"
@@ -46,11 +47,13 @@ std::string EvaluationText(const Evaluation& evaluation) {
                          evaluation.final() ? ", the last" : "");
 }
 
-std::string ChangeText(const RegimeTransition& regime) {
+std::string ChangeText(const JobStatus& job, int entry) {
+  const RegimeTransition& regime = job.regimes(entry);
   if (!regime.error().empty()) {
     return absl::StrCat("not changed: ", regime.error());
   }
-  return absl::StrCat("changed: ", RegimeText(regime.regime()),
+  return absl::StrCat(IsStay(job.regimes(), entry) ? "stays: " : "changed: ",
+                      RegimeText(regime.regime()),
                       regime.reason().empty() ? "" : "; ", regime.reason());
 }
 
@@ -187,7 +190,7 @@ void JobEventLog::ObserveRegimes(const JobStatus& job, int64_t clock,
   for (int i = 0; i < job.regimes_size(); ++i) {
     if (job.regimes(i).reason() == kAsSubmitted) continue;
     if (absl::c_linear_search(regimes_, keys[static_cast<size_t>(i)])) continue;
-    Push("regime", ChangeText(job.regimes(i)), job.attempt(), clock, now);
+    Push("regime", ChangeText(job, i), job.attempt(), clock, now);
   }
   regimes_ = std::move(keys);
 }

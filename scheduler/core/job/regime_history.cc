@@ -4,9 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/utf8.h"
+#include "common/job/auto_regime_rules.h"
 #include "common/job/regime_rules.h"
 #include "common/regime/job_regimes.h"
 #include "scheduler/core/describe.h"
@@ -16,6 +19,8 @@ namespace {
 
 // Of a reason or an error; more than this is not read.
 constexpr size_t kTextBytesMax = 1 << 10;
+// The end of the reason of an attempt's entry.
+constexpr char kLaterAreLost[] = ": later changes are lost";
 
 bool SameTime(const RegimeTransition& a, const RegimeTransition& b) {
   return a.time().seconds() == b.time().seconds() &&
@@ -65,7 +70,7 @@ void BeginRegimes(int64_t start_clock, absl::Time now, JobStatus* job) {
   *entry.mutable_regime() = *(next - 1);
   entry.set_reason(absl::StrCat("attempt ", job->attempt(),
                                 " goes on from clock ", start_clock,
-                                ": later changes are lost"));
+                                kLaterAreLost));
   MakeRoom(job);
   *job->add_regimes() = std::move(entry);
 }
@@ -84,6 +89,14 @@ bool TakeRegime(const RegimeTransition& transition, absl::Time now,
   MakeRoom(job);
   *job->add_regimes() = std::move(entry);
   return true;
+}
+
+bool WasChangedByOthers(const JobStatus& job) {
+  return absl::c_any_of(job.regimes(), [](const RegimeTransition& entry) {
+    return entry.error().empty() && entry.reason() != kAsSubmitted &&
+           !absl::StartsWith(entry.reason(), kAutoReason) &&
+           !absl::EndsWith(entry.reason(), kLaterAreLost);
+  });
 }
 
 }  // namespace syncline::scheduler

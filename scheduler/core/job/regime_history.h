@@ -30,6 +30,10 @@ void BeginRegimes(int64_t start_clock, absl::Time now, JobStatus* job);
 bool TakeRegime(const RegimeTransition& transition, absl::Time now,
                 JobStatus* job);
 
+// Somebody, in any attempt, has changed how the job trains, but for what it
+// tries by itself (JobSpec.auto_regime).
+bool WasChangedByOthers(const JobStatus& job);
+
 }  // namespace syncline::scheduler
 
 #endif  // SYNCLINE_SCHEDULER_CORE_JOB_REGIME_HISTORY_H_

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/base/unsigned_nan.h"
+#include "common/job/auto_regime_rules.h"
 #include "common/job/blame_text.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluate_validator.h"
@@ -159,7 +160,14 @@ std::string RegimesText(const JobStatus& job) {
   std::string text;
   if (job.regimes_size() < 2) return text;
   const char* title = "regimes";
-  for (const RegimeTransition& transition : job.regimes()) {
+  for (int i = 0; i < job.regimes_size(); ++i) {
+    const RegimeTransition& transition = job.regimes(i);
+    if (IsStay(job.regimes(), i)) {
+      absl::StrAppendFormat(
+          &text, "%-9s stays  %s (%s)\n", std::exchange(title, ""),
+          RegimeText(transition.regime()), transition.reason());
+      continue;
+    }
     absl::StrAppendFormat(
         &text, "%-9s %s\n", std::exchange(title, ""),
         transition.error().empty()

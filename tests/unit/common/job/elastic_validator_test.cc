@@ -91,6 +91,11 @@ TEST(ElasticValidatorTest, WhatIsWrongIsNamed) {
                                     "resources { max_workers: 4 }")),
               ElementsAre(HasSubstr("a rule leads to ASYNC")));
   EXPECT_THAT(Problems(absl::StrCat(kSaved,
+                                    "auto_regime {} "
+                                    "resources { max_workers: 4 }")),
+              ElementsAre(HasSubstr("resources.max_workers: does not go with "
+                                    "auto_regime: ")));
+  EXPECT_THAT(Problems(absl::StrCat(kSaved,
                                     "training { sync_batch_statistics: true } "
                                     "resources { min_workers: 2 }")),
               ElementsAre(HasSubstr(

@@ -99,6 +99,17 @@ TEST(PsPlanTest, ARuleThatLeadsToSyncIsPlannedFor) {
   EXPECT_EQ(Plan(spec)[0].waiting_bytes, 3 * kGradient);
 }
 
+TEST(PsPlanTest, AJobThatTriesSyncIsPlannedForIt) {
+  constexpr int64_t kGradient = 10'001'000 * 4;
+  JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  RegimeChange* const candidate = spec.mutable_auto_regime()->add_candidates();
+  candidate->set_learning_rate_factor(2);
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 0);
+  spec.mutable_auto_regime()->clear_candidates();
+  EXPECT_EQ(Plan(spec)[0].waiting_bytes, 2 * kGradient);
+}
+
 void AddTable(OptimizerSpec::Kind kind, JobSpec* spec) {
   spec->add_tables()->mutable_optimizer()->set_kind(kind);
 }

@@ -91,6 +91,28 @@ TEST_F(JobEventLogTest, EachChangeOfTheRecordIsOneEvent) {
   EXPECT_THAT(Observe(), ElementsAre("state: succeeded: all workers are done"));
 }
 
+TEST_F(JobEventLogTest, WhatAJobTriesByItselfIsTold) {
+  const auto add = [this](int64_t clock, ConsistencySpec::Mode mode,
+                          const std::string& reason) {
+    RegimeTransition* const entry = job_.add_regimes();
+    entry->mutable_regime()->set_first_clock(clock);
+    entry->mutable_regime()->mutable_consistency()->set_mode(mode);
+    entry->set_reason(reason);
+  };
+  Observe();
+  add(0, ConsistencySpec::SYNC, "as submitted");
+  add(12, ConsistencySpec::ASYNC, "auto: trying ASYNC for 10 clocks");
+  add(22, ConsistencySpec::SYNC, "auto: back to SYNC after 10 clocks of ASYNC");
+  add(22, ConsistencySpec::SYNC, "auto: SYNC stays; loss/s: ASYNC 1 against 2");
+  EXPECT_THAT(
+      Observe(),
+      ElementsAre("regime: changed: ASYNC; auto: trying ASYNC for 10 clocks",
+                  "regime: changed: SYNC; auto: back to SYNC after 10 clocks "
+                  "of ASYNC",
+                  "regime: stays: SYNC; auto: SYNC stays; loss/s: ASYNC 1 "
+                  "against 2"));
+}
+
 TEST_F(JobEventLogTest, AnAttemptThatGoesBackMakesItsOwnEvents) {
   Transition(PREPARING, "");
   Transition(RUNNING, "");

@@ -223,5 +223,35 @@ TEST_F(RuledJobTest, AUsersChangeIsAnsweredBeforeARuleMakesItsOwn) {
   EXPECT_THAT(Told(SchedulerMessage::kChangeRegime), ElementsAre(kChief));
 }
 
+// A user's change ends the trials of a job for good: a later attempt is not
+// asked for any.
+TEST_F(JobRegimeTest, AUsersChangeEndsTheTrialsOfLaterAttempts) {
+  for (const std::string reason :
+       {"auto: trying ASYNC for 50 clocks", "synctl regime"}) {
+    StoredJob stored = Stored();
+    stored.status.set_attempt(1);
+    stored.status.mutable_spec()->mutable_auto_regime();
+    stored.status.add_regimes()->set_reason("as submitted");
+    RegimeTransition* const changed = stored.status.add_regimes();
+    changed->set_reason(reason);
+    changed->mutable_regime()->set_first_clock(20);
+    Job later(std::move(stored), Options());
+    actions_.clear();
+    later.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt,
+                "secret", now_, &actions_);
+    int told = 0;
+    for (const ClusterAction& action : actions_) {
+      const auto* const command = std::get_if<SendCommand>(&action);
+      if (command == nullptr || !command->message.has_prepare()) continue;
+      ++told;
+      EXPECT_EQ(
+          command->message.prepare().assignment().spec().has_auto_regime(),
+          reason != "synctl regime");
+    }
+    EXPECT_EQ(told, 2);
+    EXPECT_TRUE(later.status().spec().has_auto_regime());
+  }
+}
+
 }  // namespace
 }  // namespace syncline::scheduler

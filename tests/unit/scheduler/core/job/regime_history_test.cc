@@ -102,5 +102,35 @@ TEST_F(RegimeHistoryTest, TheHistoryIsBounded) {
   EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC"));
 }
 
+// What a job tries by itself is none, nor is an attempt that goes back.
+TEST_F(RegimeHistoryTest, WhoHasChangedItIsKnown) {
+  RegimeTransition tried = To(10, ConsistencySpec::ASYNC, 1);
+  tried.set_reason("auto: trying ASYNC for 50 clocks");
+  Take(tried);
+  job_.set_attempt(2);
+  BeginRegimes(5, now_, &job_);
+  RegimeTransition failed = To(0, ConsistencySpec::ASYNC, 2);
+  failed.set_error("no answer from ps:1 at h:1");
+  Take(failed);
+  ASSERT_EQ(job_.regimes_size(), 4);
+  EXPECT_FALSE(WasChangedByOthers(job_));
+  Take(To(20, ConsistencySpec::ASYNC, 3));
+  EXPECT_TRUE(WasChangedByOthers(job_));
+  // Also where that change is lost.
+  job_.set_attempt(3);
+  BeginRegimes(5, now_, &job_);
+  EXPECT_TRUE(WasChangedByOthers(job_));
+}
+
+// A decision that changes nothing is told as the regime that is in force.
+TEST_F(RegimeHistoryTest, WhatStaysIsInForceOnce) {
+  Take(To(10, ConsistencySpec::ASYNC, 1));
+  RegimeTransition stays = To(10, ConsistencySpec::ASYNC, 2);
+  stays.set_reason("auto: ASYNC stays; loss/s: SYNC 0.1 against 0.2");
+  EXPECT_TRUE(Take(stays));
+  EXPECT_EQ(job_.regimes_size(), 3);
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC"));
+}
+
 }  // namespace
 }  // namespace syncline::scheduler

@@ -217,6 +217,33 @@ TEST(JobDetailsTest, SaysWhomARunningJobWaitsFor) {
               HasSubstr("why       waiting for evaluator 0 at h:1"));
 }
 
+TEST(JobDetailsTest, ExplainsWhatAJobHasTriedByItself) {
+  JobStatus job = RunningJob();
+  const auto add = [&job](int64_t clock, ConsistencySpec::Mode mode,
+                          const std::string& reason, double pause) {
+    RegimeTransition* const entry = job.add_regimes();
+    entry->mutable_regime()->set_first_clock(clock);
+    entry->mutable_regime()->mutable_consistency()->set_mode(mode);
+    entry->set_reason(reason);
+    entry->set_pause_seconds(pause);
+  };
+  add(0, ConsistencySpec::SYNC, "as submitted", 0);
+  add(52, ConsistencySpec::ASYNC, "auto: trying ASYNC for 50 clocks", 0.25);
+  add(102, ConsistencySpec::SYNC, "auto: back to SYNC after 50 clocks of ASYNC",
+      0.5);
+  add(102, ConsistencySpec::SYNC,
+      "auto: SYNC stays; loss/s: ASYNC 0.019 against 0.021, not better", 0);
+  EXPECT_THAT(
+      JobDetails(job, absl::FromUnixSeconds(1100)),
+      HasSubstr("regimes   from clock 0  SYNC (as submitted)\n"
+                "          from clock 52  ASYNC (auto: trying ASYNC for 50 "
+                "clocks, pause 0.250 s)\n"
+                "          from clock 102  SYNC (auto: back to SYNC after 50 "
+                "clocks of ASYNC, pause 0.500 s)\n"
+                "          stays  SYNC (auto: SYNC stays; loss/s: ASYNC 0.019 "
+                "against 0.021, not better)\n"));
+}
+
 TEST(JobRegistryTest, OneLinePerJobUnderTheHead) {
   ListResponse jobs;
   *jobs.add_jobs() = RunningJob();
