@@ -1,6 +1,7 @@
 #include "common/job/compression_rules.h"
 
 #include "common/job/job_spec_fields.h"
+#include "common/job/local_rules.h"
 #include "common/job/strategy_rules.h"
 
 namespace syncline {
@@ -88,7 +89,8 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
   }
   if (!IsOneOf(spec.consistency().mode(),
                {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC,
-                ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC})) {
+                ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC,
+                ConsistencySpec::LOCAL})) {
     problems->Add("compression", C::Kind_Name(kind), " is not built for ",
                   ConsistencySpec::Mode_Name(spec.consistency().mode()),
                   " yet: it may drop what the residuals count as sent");
@@ -98,6 +100,8 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
                   "do not go with compression yet: a job that compresses keeps "
                   "the regime that it begins in");
   }
+  // In LOCAL workers clip gradients, and the change of a round is compressed.
+  if (IsLocal(spec)) return;
   if (spec.optimizer().clip_value() != 0) {
     problems->Add("optimizer.clip_value",
                   "does not go with compression: it would be of what is left "

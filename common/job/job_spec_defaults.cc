@@ -6,6 +6,7 @@
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/local_rules.h"
 #include "common/job/precision_validator.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/restart_validator.h"
@@ -143,6 +144,11 @@ JobSpec WithDefaults(const JobSpec& spec) {
   if (LeavesBehind(full.consistency().mode()) &&
       full.consistency().late() == ConsistencySpec::LATE_UNSPECIFIED) {
     full.mutable_consistency()->set_late(ConsistencySpec::DROP);
+  }
+  FillLocal(&full);
+  if (IsLocal(full)) {
+    FillOptimizer(
+        full.mutable_consistency()->mutable_local()->mutable_optimizer());
   }
   FillStrategy(&full);
   FillPrecision(&full);

@@ -18,6 +18,7 @@
 #include "common/job/evaluate_validator.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_problems.h"
+#include "common/job/local_rules.h"
 #include "common/job/precision_validator.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/regime_rules.h"
@@ -230,13 +231,8 @@ void CheckLearningRate(const LearningRateSpec& rate, Problems* problems) {
 void CheckConsistency(const JobSpec& spec, Problems* problems) {
   using C = ConsistencySpec;
   const ConsistencySpec& consistency = spec.consistency();
-  if (consistency.mode() == C::LOCAL) {
-    NotBuilt("consistency.mode", consistency.mode(),
-             "SYNC, SYNC_WITH_BACKUPS, SYNC_WITH_TIMEOUT, BOUNDED_STALENESS or "
-             "ASYNC",
-             problems);
-  }
   CheckQuorum(spec, problems);
+  CheckLocal(spec, problems);
   if (spec.optimizer().kind() == OptimizerSpec::LAMB &&
       IsOneOf(consistency.mode(), {C::BOUNDED_STALENESS, C::ASYNC})) {
     problems->Add("optimizer.kind",

@@ -74,7 +74,8 @@ bool LeavesBehind(ConsistencySpec::Mode mode) {
 }
 
 bool IsSyncOrKin(ConsistencySpec::Mode mode) {
-  return mode == C::MODE_UNSPECIFIED || mode == C::SYNC || LeavesBehind(mode);
+  return mode == C::MODE_UNSPECIFIED || mode == C::SYNC || mode == C::LOCAL ||
+         LeavesBehind(mode);
 }
 
 void CheckQuorum(const JobSpec& spec, Problems* problems) {

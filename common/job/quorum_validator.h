@@ -11,7 +11,7 @@ namespace syncline {
 // True if the mode ends clocks without some workers: SYNC_WITH_BACKUPS,
 // SYNC_WITH_TIMEOUT.
 bool LeavesBehind(ConsistencySpec::Mode mode);
-// True also of SYNC: the gradients of a clock are applied together.
+// True also of SYNC and LOCAL: the gradients of a clock are applied together.
 bool IsSyncOrKin(ConsistencySpec::Mode mode);
 
 // The fields of ConsistencySpec that are about clocks which end without some

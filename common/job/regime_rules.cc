@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
 #include "common/job/compression_rules.h"
+#include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
@@ -96,6 +97,11 @@ absl::StatusOr<ConsistencySpec> ChangedConsistency(const Regime& current,
                     ? ModeOf(current)
                     : change.mode());
   const bool bounded = next.mode() == ConsistencySpec::BOUNDED_STALENESS;
+  if (next.mode() == ConsistencySpec::LOCAL && next.mode() == ModeOf(current)) {
+    return Refuse("mode",
+                  "the regime of a job in LOCAL cannot change yet, it is kept "
+                  "for later");
+  }
   if (!bounded && next.mode() != ConsistencySpec::SYNC &&
       next.mode() != ConsistencySpec::ASYNC) {
     const std::string& name = ConsistencySpec::Mode_Name(next.mode());
@@ -137,7 +143,7 @@ absl::Status CheckRegimeCanChange(const JobSpec& spec) {
                   "the regime of a job that compresses cannot change yet, it "
                   "is kept for later");
   }
-  if (LeavesBehind(spec.consistency().mode())) {
+  if (LeavesBehind(spec.consistency().mode()) || IsLocal(spec)) {
     return Refuse(
         "consistency.mode",
         absl::StrCat("the regime of a job in ",
@@ -414,6 +420,12 @@ std::string RegimeText(const Regime& regime) {
         seconds > 0) {
       absl::StrAppend(&text, ", timeout ", seconds, " s");
     }
+  }
+  if (ModeOf(regime) == ConsistencySpec::LOCAL) {
+    const LocalSpec& local = regime.consistency().local();
+    absl::StrAppend(&text, ", rounds of ", local.steps(), " steps, ",
+                    OptimizerSpec::Kind_Name(local.optimizer().kind()), " x ",
+                    local.learning_rate(), " on the ps");
   }
   if (regime.has_table_consistency()) {
     const ConsistencySpec& rows = regime.table_consistency();

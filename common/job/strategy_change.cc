@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/strategy_rules.h"
 
@@ -43,7 +44,7 @@ absl::Status CheckMoves(const JobSpec& spec) {
                   "statistics over all workers are folded where the job "
                   "begins: its strategy cannot change");
   }
-  if (LeavesBehind(spec.consistency().mode())) {
+  if (LeavesBehind(spec.consistency().mode()) || IsLocal(spec)) {
     return Refuse(
         "consistency.mode",
         absl::StrCat(ConsistencySpec::Mode_Name(spec.consistency().mode()),

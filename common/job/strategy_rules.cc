@@ -12,9 +12,12 @@ namespace {
 
 using C = ConsistencySpec;
 
-constexpr C::Mode kAllModes[] = {C::SYNC, C::SYNC_WITH_BACKUPS,
-                                 C::SYNC_WITH_TIMEOUT, C::BOUNDED_STALENESS,
-                                 C::ASYNC};
+constexpr C::Mode kAllModes[] = {C::SYNC,
+                                 C::SYNC_WITH_BACKUPS,
+                                 C::SYNC_WITH_TIMEOUT,
+                                 C::BOUNDED_STALENESS,
+                                 C::ASYNC,
+                                 C::LOCAL};
 constexpr C::Mode kSyncOnly[] = {C::SYNC};
 
 constexpr StrategyRule kRules[] = {

@@ -90,6 +90,9 @@ struct WorkerPlan {
   // Of compression: the residuals of gradients, a compressed gradient with its
   // copy, and the memory in which the largest elements are found.
   int64_t residual_bytes = 0;
+  // In LOCAL: the values that a round begins with, which become what it has
+  // changed. The workers' optimizer has slot_bytes of state.
+  int64_t round_bytes = 0;
   // Of a job whose workers reduce among themselves, the rank that takes most:
   // values and optimizer state that it updates, gradients of other ranks and
   // sums.
@@ -102,8 +105,8 @@ struct WorkerPlan {
   // Of the host.
   int64_t memory_bytes() const {
     return executor.host_bytes() + row_bytes + batch_bytes + message_bytes +
-           residual_bytes + updated_bytes + slot_bytes + waiting_bytes +
-           copy_bytes;
+           residual_bytes + round_bytes + updated_bytes + slot_bytes +
+           waiting_bytes + copy_bytes;
   }
 };
 

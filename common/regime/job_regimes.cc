@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
 #include "common/job/compression_rules.h"
+#include "common/job/local_rules.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
 #include "common/regime/compression_message.h"
@@ -36,6 +37,8 @@ absl::Status ReadConsistency(const std::string& field,
     // SYNC, but for the workers with which a clock ends: QuorumOf.
     case ConsistencySpec::SYNC_WITH_BACKUPS:
     case ConsistencySpec::SYNC_WITH_TIMEOUT:
+    // SYNC, of rounds: StepsOfClock.
+    case ConsistencySpec::LOCAL:
       regime->mode = ConsistencyMode::kSync;
       break;
     case ConsistencySpec::BOUNDED_STALENESS:
@@ -80,6 +83,9 @@ absl::Status ReadTableConsistency(const std::string& field,
             ConsistencySpec::Mode_Name(message.consistency().mode()),
             ", but HYBRID is for SYNC: it is of the dense parameters; rows "
             "have table_consistency"));
+  }
+  if (message.table_consistency().mode() == ConsistencySpec::LOCAL) {
+    return Refuse(absl::StrCat(name, ".mode"), "LOCAL is not built");
   }
   return ReadConsistency(name, message.table_consistency(), regime);
 }
@@ -189,6 +195,9 @@ absl::Status CheckWithSpec(const std::string& field,
     return Refuse(absl::StrCat(field, ".compression"),
                   absl::StrCat("is not built for ", Strategy_Name(strategy)));
   }
+  if (IsLocal(spec) && !regime.sync()) {
+    return Refuse(mode_field, absl::StrCat(mode, ", but the job's is LOCAL"));
+  }
   if (!regime.in_step() && spec.optimizer().kind() == OptimizerSpec::LAMB) {
     return Refuse(mode_field,
                   absl::StrCat(mode, ", but optimizer.kind LAMB is for SYNC"));
@@ -217,6 +226,12 @@ absl::Status CheckWithSpec(const std::string& field,
 absl::StatusOr<TrainingRegime> ReadRegimeOf(const JobSpec& spec,
                                             const std::string& field,
                                             const Regime& message) {
+  // Workers go by the spec.
+  if (message.consistency().mode() == ConsistencySpec::LOCAL &&
+      !IsLocal(spec)) {
+    return Refuse(absl::StrCat(field, ".consistency.mode"),
+                  "LOCAL, but the job does not begin in it");
+  }
   SYNCLINE_ASSIGN_OR_RETURN(const TrainingRegime regime,
                             ReadRegime(field, message));
   SYNCLINE_RETURN_IF_ERROR(CheckWithSpec(field, regime, spec));

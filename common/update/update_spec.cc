@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/local_rules.h"
 
 namespace syncline {
 namespace {
@@ -37,9 +38,8 @@ absl::StatusOr<LearningRate> ReadLearningRate(const LearningRateSpec& spec) {
   return LearningRateOf(spec, 0);
 }
 
-}  // namespace
-
-absl::StatusOr<DenseUpdater::Options> ReadUpdate(
+// By `optimizer` and `learning_rate`.
+absl::StatusOr<DenseUpdater::Options> ReadUpdateOfJob(
     const JobSpec& spec, const RegimeSchedule& regimes) {
   DenseUpdater::Options options;
   SYNCLINE_ASSIGN_OR_RETURN(options.optimizer,
@@ -57,6 +57,27 @@ absl::StatusOr<DenseUpdater::Options> ReadUpdate(
   if (!dense_is_plain) options.rule.clip_norm = spec.optimizer().clip_norm();
   SYNCLINE_ASSIGN_OR_RETURN(options.on_non_finite, ReadGradientPolicy(spec));
   return options;
+}
+
+}  // namespace
+
+absl::StatusOr<DenseUpdater::Options> ReadUpdate(
+    const JobSpec& spec, const RegimeSchedule& regimes) {
+  if (!IsLocal(spec)) return ReadUpdateOfJob(spec, regimes);
+  const LocalSpec& local = spec.consistency().local();
+  DenseUpdater::Options options;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      options.optimizer,
+      ReadOptimizer("consistency.local.optimizer", local.optimizer()));
+  options.rule.learning_rate.base = local.learning_rate();
+  options.rule.regimes = regimes;
+  SYNCLINE_ASSIGN_OR_RETURN(options.on_non_finite, ReadGradientPolicy(spec));
+  return options;
+}
+
+absl::StatusOr<DenseUpdater::Options> ReadLocalUpdate(
+    const JobSpec& spec, const RegimeSchedule& regimes) {
+  return ReadUpdateOfJob(spec, regimes);
 }
 
 absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,

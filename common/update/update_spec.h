@@ -18,10 +18,15 @@ namespace syncline {
 // REQUIRES, here and below: the spec has its defaults. Errors are
 // InvalidArgument and name the field: a value that is not built.
 
-// Of dense blocks. A schedule that ends with the job may lack its end:
-// EndsWithTheJob, and total_clocks is 0. `regimes` are the job's.
+// Of dense blocks, by who owns them. A schedule that ends with the job may lack
+// its end: EndsWithTheJob, and total_clocks is 0. `regimes` are the job's.
 absl::StatusOr<DenseUpdater::Options> ReadUpdate(const JobSpec& spec,
                                                  const RegimeSchedule& regimes);
+// In LOCAL, of the steps that workers make within a round, by the job's
+// `optimizer` and learning rate; ReadUpdate is then consistency.local's, whose
+// gradients are the changes of rounds.
+absl::StatusOr<DenseUpdater::Options> ReadLocalUpdate(
+    const JobSpec& spec, const RegimeSchedule& regimes);
 
 // `field` names the spec in errors.
 absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,

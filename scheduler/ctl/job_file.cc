@@ -17,6 +17,7 @@
 #include "common/job/job_spec_override.h"
 #include "common/job/job_spec_parser.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/local_rules.h"
 #include "common/job/name_rule.h"
 #include "common/job/precision_validator.h"
 #include "common/job/quorum_validator.h"
@@ -203,6 +204,12 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   }
   if (const std::string note = CompressionNote(spec); !note.empty()) {
     job.notes.push_back(absl::StrCat(path, ": ", note));
+  }
+  if (const std::string note = LocalNote(spec); !note.empty()) {
+    job.notes.push_back(absl::StrCat(path, ": ", note));
+  }
+  if (const std::string note = LocalWarning(spec); !note.empty()) {
+    job.notes.push_back(absl::StrCat("warning: ", path, ": ", note));
   }
   if (const std::string note = QuorumNote(spec); !note.empty()) {
     job.notes.push_back(absl::StrCat("warning: ", path, ": ", note));

@@ -15,6 +15,7 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/local_rules.h"
 #include "common/job/start_validator.h"
 #include "common/job/step_shares.h"
 #include "common/system/file.h"
@@ -173,10 +174,13 @@ absl::StatusOr<CheckpointInfo> ChooseCheckpoint(const JobStatus& job,
 
 absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
                          std::vector<std::string>* notes) {
-  if (spec.optimizer().kind() != from.optimizer().kind()) {
-    return Refusal("optimizer.kind",
-                   OptimizerSpec::Kind_Name(spec.optimizer().kind()),
-                   OptimizerSpec::Kind_Name(from.optimizer().kind()),
+  // In LOCAL the state of `optimizer` is in no checkpoint.
+  const OptimizerSpec::Kind kind = OwnersOptimizer(spec).kind();
+  const OptimizerSpec::Kind of_checkpoint = OwnersOptimizer(from).kind();
+  if (kind != of_checkpoint) {
+    return Refusal(absl::StrCat(OwnersOptimizerField(spec), ".kind"),
+                   OptimizerSpec::Kind_Name(kind),
+                   OptimizerSpec::Kind_Name(of_checkpoint),
                    "its state is that optimizer's");
   }
   if (spec.optimizer().kind() == OptimizerSpec::MOMENTUM &&
@@ -189,6 +193,10 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   }
   constexpr absl::string_view kPosition =
       "a clock would stand for other samples, and no step could go on";
+  if (StepsOfClock(spec) != StepsOfClock(from)) {
+    return Refusal("consistency.local.steps", StepsOfClock(spec),
+                   StepsOfClock(from), kPosition);
+  }
   // The size of a clock's batch is compared: any workers may share its samples.
   const bool is_global =
       spec.training().global_batch() > 0 || from.training().global_batch() > 0;

@@ -9,6 +9,7 @@
 #include "common/job/auto_regime_rules.h"
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/regime/job_regimes.h"
 #include "common/update/update_spec.h"
@@ -172,10 +173,10 @@ absl::StatusOr<ConsistencyController::Options> ReadController(
   options.regimes = regimes;
   SYNCLINE_ASSIGN_OR_RETURN(const OnNonFinite policy, ReadGradientPolicy(spec));
   options.clip_norm =
-      spec.optimizer().clip_norm() > 0 && !WorkersHaveMomentum(spec);
+      OwnersOptimizer(spec).clip_norm() > 0 && !WorkersHaveMomentum(spec);
   options.skip_non_finite = policy == OnNonFinite::kSkipStep;
   SYNCLINE_ASSIGN_OR_RETURN(options.quorum, ReadQuorum(spec));
-  options.trust_ratio = spec.optimizer().kind() == OptimizerSpec::LAMB;
+  options.trust_ratio = OwnersOptimizer(spec).kind() == OptimizerSpec::LAMB;
   options.comes_to_sync =
       TriesSync(spec) ||
       std::any_of(spec.regimes().begin(), spec.regimes().end(),
@@ -223,6 +224,10 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
     config.tensor_names.push_back(parameter.name());
     SYNCLINE_ASSIGN_OR_RETURN(config.momenta.emplace_back(),
                               ReadMomentum(parameter));
+    // Workers push a running mean as it is at the end of a round.
+    if (IsLocal(spec) && config.momenta.back().has_value()) {
+      config.momenta.back() = 0;
+    }
   }
   config.needs_total_clocks =
       config.update.rule.learning_rate.total_clocks == 0 &&

@@ -56,8 +56,8 @@ LAYERS = {
                      "kernels/device"],
     "kernels/reference": ["common/base", "kernels"],
     # The arithmetic of updates, for whoever owns parameters: a ps, or a worker.
-    "common/update": ["common/base", "common/system", "common/regime", "common/wire",
-                      "kernels/optimizer", "proto"],
+    "common/update": ["common/base", "common/system", "common/job", "common/regime",
+                      "common/wire", "kernels/optimizer", "proto"],
     "server/consistency": ["common/base", "common/cuts", "common/regime", "common/wire",
                            "common/update"],
     "server/lanes": ["common/base", "common/system", "common/update",

@@ -14,7 +14,8 @@ inline constexpr float kIgnoredLabel = -1;
 struct Batch {
   // Samples; 0 for a worker that has run out of data in this epoch.
   int64_t size = 0;
-  // Samples of the same step that workers of lower rank have.
+  // Samples of the same clock before these: those of its earlier steps, and of
+  // this step those that workers of lower rank have.
   int64_t first_in_step = 0;
   // The size of the graph inputs' symbolic dimension for these samples: a
   // length of LengthBuckets; 0: there is no symbolic dimension.

@@ -127,6 +127,11 @@ class BatchPlan {
   // ceil(sample_count / (workers * batch_size)), or of global_batch; with
   // buckets the sum of that over them.
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  // Of all ranks; the last step of an epoch, or of a bucket, may have fewer.
+  int64_t samples_per_step() const {
+    if (options_.global_batch > 0) return options_.global_batch;
+    return options_.workers * options_.batch_size;
+  }
   // Sample numbers of `step` (from 0) in `epoch` (from 0); may be empty.
   // Borrowed until the next call.
   absl::Span<const int64_t> Indices(int64_t epoch, int64_t step);
@@ -148,10 +153,6 @@ class BatchPlan {
  private:
   int64_t pieces_per_window() const {
     return (options_.window_samples + kPieceSamples - 1) / kPieceSamples;
-  }
-  int64_t samples_per_step() const {
-    if (options_.global_batch > 0) return options_.global_batch;
-    return options_.workers * options_.batch_size;
   }
   // Positions of the epoch's order, of all ranks and of this one.
   SampleRange PositionsOf(int64_t step) const;

@@ -16,16 +16,17 @@ constexpr absl::Duration kLookAgain = absl::Seconds(10);
 
 Prefetcher::Prefetcher(const Dataset* dataset, const Options& options)
     : dataset_(dataset),
-      clocks_(options.clocks),
-      first_clock_(options.first_clock),
       plan_(options.plan),
+      rounds_{plan_.steps_per_epoch(), options.steps_of_clock},
+      clocks_(options.clocks),
+      steps_(rounds_.FirstStep(options.clocks)),
+      first_step_(rounds_.FirstStep(options.first_clock)),
       slots_(options.depth + 1),
-      read_(options.first_clock),
-      consumed_(options.first_clock),
-      next_(options.first_clock) {
-  SYNCLINE_CHECK(first_clock_ >= 0 && first_clock_ <= clocks_);
+      read_(first_step_),
+      consumed_(first_step_),
+      next_(first_step_) {
+  SYNCLINE_CHECK(options.first_clock >= 0 && options.first_clock <= clocks_);
   SYNCLINE_CHECK(options.depth > 0);
-  SYNCLINE_CHECK(clocks_ == 0 || plan_.steps_per_epoch() > 0);
   thread_ = std::thread([this] { ReadAhead(); });
 }
 
@@ -39,7 +40,7 @@ Prefetcher::~Prefetcher() {
 }
 
 absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
-  if (next_ == clocks_) {
+  if (next_ == steps_) {
     return absl::OutOfRangeError(
         absl::StrCat("no data after clock ", clocks_ - 1));
   }
@@ -50,7 +51,8 @@ absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
       if (!changed_.WaitUntil(&mu_, deadline) && read_ <= next_) {
         waited_ns_ += absl::ToInt64Nanoseconds(MonotonicNow() - begin);
         return absl::DeadlineExceededError(
-            absl::StrCat("the data of clock ", next_, " is still being read"));
+            absl::StrCat("the data of clock ", rounds_.ClockOf(next_),
+                         " is still being read"));
       }
     }
     consumed_ = next_;  // the batch before this one is no longer borrowed
@@ -61,17 +63,18 @@ absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
 }
 
 void Prefetcher::SkipTo(int64_t clock) {
-  SYNCLINE_CHECK(clock >= next_ && clock <= clocks_);
+  const int64_t step = rounds_.FirstStep(clock);
+  SYNCLINE_CHECK(step >= next_ && step <= steps_);
   MutexLock lock(&mu_);
-  next_ = clock;
-  consumed_ = clock;
-  skipped_to_ = clock;
+  next_ = step;
+  consumed_ = step;
+  skipped_to_ = step;
   changed_.SignalAll();
 }
 
-bool Prefetcher::IsSkipped(int64_t clock) {
+bool Prefetcher::IsSkipped(int64_t step) {
   MutexLock lock(&mu_);
-  return clock < skipped_to_;
+  return step < skipped_to_;
 }
 
 const Batch* Prefetcher::Peek() {
@@ -79,9 +82,9 @@ const Batch* Prefetcher::Peek() {
   return next_ < read_ ? &slots_[next_ % slots_.size()] : nullptr;
 }
 
-bool Prefetcher::AwaitSlot(int64_t clock) {
+bool Prefetcher::AwaitSlot(int64_t step) {
   MutexLock lock(&mu_);
-  while (!closed_ && clock >= consumed_ + static_cast<int64_t>(slots_.size())) {
+  while (!closed_ && step >= consumed_ + static_cast<int64_t>(slots_.size())) {
     changed_.WaitUntil(&mu_, MonotonicNow() + kLookAgain);
   }
   return !closed_;
@@ -89,18 +92,19 @@ bool Prefetcher::AwaitSlot(int64_t clock) {
 
 void Prefetcher::ReadAhead() {
   SetThreadName("prefetch");
-  const int64_t steps = plan_.steps_per_epoch();
-  for (int64_t clock = first_clock_; clock < clocks_; ++clock) {
-    if (!AwaitSlot(clock)) return;
-    const auto samples = plan_.Indices(clock / steps, clock % steps);
+  const int64_t in_epoch = plan_.steps_per_epoch();
+  for (int64_t step = first_step_; step < steps_; ++step) {
+    if (!AwaitSlot(step)) return;
+    const auto samples = plan_.Indices(step / in_epoch, step % in_epoch);
     const BatchPlan::Moves moves = plan_.TakeMoves();
     for (const SampleRange& range : moves.soon) dataset_->WillRead(range);
-    Batch& batch = slots_[clock % slots_.size()];
-    if (!IsSkipped(clock)) dataset_->Read(samples, &batch);
-    batch.first_in_step = plan_.FirstInStep(clock % steps);
+    Batch& batch = slots_[step % slots_.size()];
+    if (!IsSkipped(step)) dataset_->Read(samples, &batch);
+    batch.first_in_step = rounds_.PlaceOf(step) * plan_.samples_per_step() +
+                          plan_.FirstInStep(step % in_epoch);
     for (const SampleRange& range : moves.past) dataset_->HasRead(range);
     MutexLock lock(&mu_);
-    read_ = clock + 1;
+    read_ = step + 1;
     changed_.SignalAll();
   }
 }

@@ -13,6 +13,7 @@
 #include "common/cuts/cut_id.h"
 #include "common/cuts/cut_use.h"
 #include "common/job/compression_rules.h"
+#include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/step_limits.h"
 #include "common/job/strategy_change.h"
@@ -99,9 +100,10 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.cut_series =
       job.is_evaluator() ? CutSeries::kEvaluator : CutSeries::kChief;
   options.regimes = regimes;
-  options.clip_norm = job.spec().optimizer().clip_norm() > 0 &&
+  options.clip_norm = OwnersOptimizer(job.spec()).clip_norm() > 0 &&
                       !WorkersHaveMomentum(job.spec());
-  options.trust_ratio = job.spec().optimizer().kind() == OptimizerSpec::LAMB;
+  options.trust_ratio =
+      OwnersOptimizer(job.spec()).kind() == OptimizerSpec::LAMB;
   options.leaves_behind = LeavesBehind(job.spec().consistency().mode());
   options.has_tables = job.rows != nullptr;
   options.on_non_finite = GradientPolicyOf(job.spec());
@@ -451,7 +453,9 @@ DenseTensors DenseTensorsOf(const PreparedJob& job) {
   const int count = static_cast<int>(job.training.parameters.size());
   for (int i = 0; i < count; ++i) {
     tensors.values.push_back(job.executor->parameter(i));
-    if (!FreesGradients(job.spec())) {
+    if (job.local != nullptr) {
+      tensors.gradients.push_back(job.local->change(static_cast<size_t>(i)));
+    } else if (!FreesGradients(job.spec())) {
       tensors.gradients.push_back(job.executor->gradient(i));
     }
     tensors.names.push_back(job.training.parameters[i].name);
@@ -464,7 +468,9 @@ DenseTensors DenseTensorsOf(const PreparedJob& job) {
     };
   }
   tensors.first_use = FirstUse(job.training, job.model->graph());
-  tensors.gradient_region = job.executor->gradient_region();
+  if (job.local == nullptr) {
+    tensors.gradient_region = job.executor->gradient_region();
+  }
   tensors.owner = job.memory();
   return tensors;
 }

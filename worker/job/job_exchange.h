@@ -61,7 +61,8 @@ absl::StatusOr<JobExchange> MakeJobExchange(const PreparedJob& job,
 // The ranks of a job without ps, and behind them its evaluator.
 PeerGroup PeerGroupOf(const PreparedJob& job);
 
-// The executor's parameters and gradients. REQUIRES: `job` is complete.
+// The executor's parameters and gradients; in LOCAL, what a round has changed
+// in place of these. REQUIRES: `job` is complete.
 DenseTensors DenseTensorsOf(const PreparedJob& job);
 
 // The cut at `clock`, an epoch's end: the same for every rank.

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/job/local_rules.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
@@ -15,6 +16,7 @@
 #include "common/wire/block_map.h"
 #include "common/wire/wire_element_type.h"
 #include "worker/client/ps_client.h"
+#include "worker/compute/local_updater.h"
 #include "worker/compute/loss.h"
 #include "worker/compute/planned_gpu.h"
 #include "worker/data/prefetcher.h"
@@ -76,6 +78,23 @@ absl::StatusOr<int64_t> ResidualBytes(const JobSpec& spec,
                                       const TrainingGraph& training) {
   SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
   return static_cast<int64_t>(CompressionBytes(spec, regimes, training));
+}
+
+// Counts the memory that a worker in LOCAL has besides its executor.
+absl::Status PlanLocalSteps(const JobSpec& spec, const TrainingGraph& training,
+                            WorkerPlan* plan) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
+                            ReadLocalUpdate(spec, regimes));
+  std::vector<int64_t> counts;
+  for (const TrainingGraph::Parameter& parameter : training.parameters) {
+    counts.push_back(ElementCount(parameter.dims));
+  }
+  const LocalUpdater::Memory memory =
+      LocalUpdater::MemoryOf(update.optimizer, counts);
+  plan->round_bytes = static_cast<int64_t>(memory.change_bytes);
+  plan->slot_bytes = static_cast<int64_t>(memory.slot_bytes);
+  return absl::OkStatus();
 }
 
 // The strategies that the job begins with, that its rules lead to and that it
@@ -173,6 +192,9 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
   if (trains && !among_workers.empty()) {
     SYNCLINE_RETURN_IF_ERROR(
         PlanAmongWorkers(spec, among_workers, training, &plan));
+  }
+  if (trains && IsLocal(spec)) {
+    SYNCLINE_RETURN_IF_ERROR(PlanLocalSteps(spec, training, &plan));
   }
   if (!has_ps) return plan;
   SYNCLINE_ASSIGN_OR_RETURN(plan.message_bytes, MessageBytes(spec, training));

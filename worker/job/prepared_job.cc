@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_problems.h"
+#include "common/job/local_rules.h"
 #include "common/job/precision_validator.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_rules.h"
@@ -66,6 +67,7 @@ class Preparation {
     OpenData();
     CreateExecutor();
     CreateRows();
+    CreateLocalSteps();
   }
 
  private:
@@ -342,7 +344,8 @@ class Preparation {
     options.threads = job_.threads;
     options.trains = job_.trains();
     options.shared_gradients = options_.shared_memory && job_.trains() &&
-                               spec().strategy() != HYBRID && HasPsOnThisHost();
+                               spec().strategy() != HYBRID &&
+                               !IsLocal(spec()) && HasPsOnThisHost();
     const auto device = ChooseDevice(spec().resources().device(), options_);
     if (!device.ok()) {
       return problems_.push_back(std::string(device.status().message()));
@@ -399,6 +402,42 @@ class Preparation {
     LogWarning(
         "residuals of compression begin anew: the checkpoint has none, and the "
         "bits from here on are not those of a job that was not interrupted")
+        .Job(job_.assignment.job_id())
+        .Field("clock", job_.assignment.start_clock());
+  }
+
+  void CreateLocalSteps() {
+    if (!IsLocal(spec()) || !job_.trains() || job_.executor == nullptr) return;
+    const auto update = ReadLocalUpdate(spec(), job_.regimes);
+    if (!update.ok()) {
+      problems_.emplace_back(update.status().message());
+      return;
+    }
+    std::vector<LocalUpdater::Tensor> tensors;
+    std::vector<int64_t> counts;
+    for (const TrainingGraph::Parameter& parameter : job_.training.parameters) {
+      const int i = static_cast<int>(tensors.size());
+      tensors.push_back({.name = parameter.name,
+                         .value = job_.executor->parameter(i),
+                         .gradient = job_.executor->gradient(i),
+                         .momentum = parameter.momentum});
+      counts.push_back(ElementCount(parameter.dims));
+    }
+    const LocalUpdater::Memory memory =
+        LocalUpdater::MemoryOf(update->optimizer, counts);
+    const absl::Status room =
+        CheckMemoryFor("the values and the optimizer's state of local steps",
+                       memory.change_bytes + memory.slot_bytes);
+    if (!room.ok()) return AddProblems("consistency.local", room);
+    job_.local = std::make_shared<LocalUpdater>(update->optimizer, update->rule,
+                                                std::move(tensors));
+    const absl::Status resident = job_.local->MakeResident(options_.go_on);
+    if (!resident.ok()) return AddProblems("consistency.local", resident);
+    if (job_.assignment.start_clock() == 0 || memory.slot_bytes == 0) return;
+    LogWarning(
+        "the optimizer's state of local steps begins anew: the checkpoint has "
+        "none, and the bits from here on are not those of a job that was not "
+        "interrupted")
         .Job(job_.assignment.job_id())
         .Field("clock", job_.assignment.start_clock());
   }

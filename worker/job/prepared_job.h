@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -18,6 +18,7 @@
 #include "proto/scheduler.pb.h"
 #include "worker/client/transfer_counts.h"
 #include "worker/compute/executor.h"
+#include "worker/compute/local_updater.h"
 #include "worker/data/dataset.h"
 #include "worker/data/reading/data_root.h"
 #include "worker/data/reading/read_watch.h"
@@ -44,6 +45,9 @@ struct PreparedJob {
   std::string device_text;
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
+  // Of a rank that trains in LOCAL: its steps within a round, on the executor's
+  // parameters and gradients, and what is pushed of them. Else null.
+  std::shared_ptr<LocalUpdater> local;
   // Of the rank's steps, for its progress.
   std::shared_ptr<TransferCounts> counts = std::make_shared<TransferCounts>();
   std::unique_ptr<Dataset> train;  // null: the evaluator's
@@ -54,8 +58,8 @@ struct PreparedJob {
   // Keeps the memory that gRPC's slices point into. The executor goes last.
   std::shared_ptr<const void> memory() const {
     return std::make_shared<
-        std::pair<std::shared_ptr<Executor>, std::shared_ptr<JobRows>>>(
-        executor, rows);
+        std::tuple<std::shared_ptr<Executor>, std::shared_ptr<JobRows>,
+                   std::shared_ptr<LocalUpdater>>>(executor, rows, local);
   }
   bool is_chief() const { return rank == 0; }
   bool has_evaluator() const { return assignment.has_evaluator(); }

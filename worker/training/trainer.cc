@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
+#include "common/job/local_rules.h"
 #include "common/job/step_shares.h"
 #include "common/system/log.h"
 #include "common/system/periodic_task.h"
@@ -27,6 +28,12 @@ constexpr absl::Duration kWarningPeriod = absl::Seconds(10);
 // the scheduler why the job fails.
 constexpr absl::Duration kRootCauseGrace = absl::Seconds(5);
 
+Epochs EpochsOf(const JobSpec& spec, const Prefetcher::Options& options) {
+  const Rounds rounds = {BatchPlan(options.plan).steps_per_epoch(),
+                         options.steps_of_clock};
+  return Epochs::Of(spec.training(), rounds.clocks_per_epoch());
+}
+
 Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   const JobSpec& spec = job.spec();
   Prefetcher::Options options;
@@ -41,9 +48,8 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   if (spec.data().train().has_criteo()) {
     options.plan.window_samples = spec.data().train().criteo().window_samples();
   }
-  const BatchPlan plan(options.plan);
-  options.clocks =
-      Epochs::Of(spec.training(), plan.steps_per_epoch()).clocks_total;
+  options.steps_of_clock = StepsOfClock(spec);
+  options.clocks = EpochsOf(spec, options).clocks_total;
   // Train refuses a clock that the job does not have.
   options.first_clock =
       std::clamp<int64_t>(job.assignment.start_clock(), 0, options.clocks);
@@ -53,8 +59,7 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
 }  // namespace
 
 Epochs EpochsOf(const PreparedJob& job) {
-  return Epochs::Of(job.spec().training(),
-                    BatchPlan(PrefetcherOptions(job).plan).steps_per_epoch());
+  return EpochsOf(job.spec(), PrefetcherOptions(job));
 }
 
 Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
@@ -62,7 +67,8 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
       options_(std::move(options)),
       executor_(*job.executor),
       prefetcher_(job.train.get(), PrefetcherOptions(job)),
-      epochs_(Epochs::Of(job.spec().training(), prefetcher_.steps_per_epoch())),
+      epochs_(Epochs::Of(job.spec().training(),
+                         prefetcher_.rounds().clocks_per_epoch())),
       meter_(job.rank, epochs_, job.assignment.start_clock(), MonotonicNow(),
              job.counts.get()),
       profiler_(job, &stop_, options_.on_profile),
@@ -88,6 +94,10 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
     if (job.spec().has_auto_regime()) {
       trials_.emplace(job, epochs_, &*changer_);
     }
+  }
+  if (job.local != nullptr) {
+    local_.emplace(job, prefetcher_.rounds(), epochs_.clocks_total,
+                   &parameters_);
   }
   if (job.rows != nullptr) {
     rows_.emplace(job, epochs_.clocks_total, &prefetcher_, &parameters_,
@@ -388,8 +398,12 @@ absl::Status Trainer::Step(int64_t clock) {
   OpenStep step = {.clock = clock,
                    .is_last = is_last,
                    .pulls = !is_last && !ReadsCutAt(clock + 1)};
-  SYNCLINE_RETURN_IF_ERROR(Begin(&step));
-  SYNCLINE_RETURN_IF_ERROR(ComputeGradient(&step));
+  if (local_.has_value()) {
+    SYNCLINE_RETURN_IF_ERROR(TrainRound(&step));
+  } else {
+    SYNCLINE_RETURN_IF_ERROR(Begin(&step));
+    SYNCLINE_RETURN_IF_ERROR(ComputeGradient(&step));
+  }
   SendGradient(&step);
   SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
   meter_.AddStep(clock, step.samples, step.loss_sum, step.times);
@@ -443,9 +457,7 @@ absl::Status Trainer::ComputeGradient(OpenStep* step) {
     folds_->BeginStep(step->clock, profiler_.recorder());
   }
   if (batch.size > 0) {
-    fed_values_ += batch.value_count;
-    fed_padding_ += batch.padding_count;
-    options_.metrics->OnFed(batch.value_count, batch.padding_count);
+    CountFed(batch);
     absl::StatusOr<Executor::StepResult> computed =
         Compute(step->clock, batch, &step->pushing);
     if (computed.ok()) {
@@ -465,6 +477,38 @@ absl::Status Trainer::ComputeGradient(OpenStep* step) {
     step->times.wait += folds_->waited();
   }
   return absl::OkStatus();
+}
+
+absl::Status Trainer::TrainRound(OpenStep* step) {
+  const auto next_batch = [&]() -> absl::StatusOr<const Batch*> {
+    Stopwatch watch;
+    SYNCLINE_ASSIGN_OR_RETURN(const Batch* const batch, NextBatch());
+    const absl::Duration waited = watch.Lap();
+    profiler_.Record({{StepProfile::DATA, waited}});
+    step->times.data += waited;
+    CountFed(*batch);
+    return batch;
+  };
+  SYNCLINE_ASSIGN_OR_RETURN(const LocalRounds::Round round,
+                            local_->Run(step->clock, next_batch));
+  step->samples = round.samples;
+  step->loss_sum = round.loss_sum;
+  step->times.compute = step->watch.Lap() - step->times.data;
+  parameters_.BeginStep({.clock = step->clock,
+                         .sample_count = step->samples,
+                         .finished = step->is_last,
+                         .pull = step->pulls});
+  if (step->samples == 0) return absl::OkStatus();
+  for (uint32_t tensor = 0; tensor < job_.local->tensor_count(); ++tensor) {
+    parameters_.OnGradientReady(tensor);
+  }
+  return absl::OkStatus();
+}
+
+void Trainer::CountFed(const Batch& batch) {
+  fed_values_ += batch.value_count;
+  fed_padding_ += batch.padding_count;
+  options_.metrics->OnFed(batch.value_count, batch.padding_count);
 }
 
 void Trainer::SendGradient(OpenStep* step) {

@@ -29,6 +29,7 @@
 #include "worker/job/progress_meter.h"
 #include "worker/job/worker_metrics.h"
 #include "worker/training/checkpointer.h"
+#include "worker/training/local_rounds.h"
 #include "worker/training/loss_history.h"
 #include "worker/training/regime_changer.h"
 #include "worker/training/regime_trials.h"
@@ -43,6 +44,9 @@ namespace syncline::worker {
 //   batch -> forward, backward -> gradients to the exchange, as they become
 //                                 ready
 //         <- values of the next step, straight into the executor
+//
+// In LOCAL a clock has several of these steps, which the rank makes alone, and
+// what they have changed goes to the exchange (LocalRounds).
 //
 // The chief also fills the initial values, announces each epoch's end as a cut,
 // reads the state at the cut and evaluates it; where the job has an evaluator,
@@ -151,9 +155,9 @@ class Trainer {
   struct OpenStep {
     int64_t clock = 0;
     bool is_last = false;
-    bool pulls = true;  // the next step's values
-    const Batch* batch = nullptr;
-    uint64_t samples = 0;  // 0 once the step is skipped
+    bool pulls = true;             // the next step's values
+    const Batch* batch = nullptr;  // null: the step has several
+    uint64_t samples = 0;          // 0 once the step is skipped
     double loss_sum = 0;
     std::string overflow = {};                      // of its gradient, in words
     absl::Duration pushing = absl::ZeroDuration();  // while backward ran
@@ -187,6 +191,11 @@ class Trainer {
   // Waits for the batch and its rows, and opens the step at the
   // exchange.
   absl::Status Begin(OpenStep* step);
+  // In place of Begin and ComputeGradient, in LOCAL: makes the local steps, and
+  // hands over what they have changed.
+  absl::Status TrainRound(OpenStep* step);
+  // The padding of a batch that is about to be computed.
+  void CountFed(const Batch& batch);
   // Forward and backward, or neither where there is no sample. A loss that is
   // not finite skips the step if the job wants that.
   absl::Status ComputeGradient(OpenStep* step);
@@ -265,6 +274,7 @@ class Trainer {
   StepFolds* const folds_ = exchange_.folds.get();  // null: nothing to fold
   StepScaler scaler_;
   std::optional<StepRows> rows_;             // where the job has tables
+  std::optional<LocalRounds> local_;         // in LOCAL
   std::optional<CutEvaluator> evaluator_;    // where this rank evaluates
   std::optional<Checkpointer> checkpoints_;  // the chief's
   std::optional<RegimeChanger> changer_;     // likewise

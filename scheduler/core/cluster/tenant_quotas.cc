@@ -13,6 +13,7 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/job/evaluate_validator.h"
+#include "common/job/local_rules.h"
 #include "scheduler/core/describe.h"
 
 namespace syncline::scheduler {
@@ -112,8 +113,9 @@ JobDemand DemandOf(const JobSpec& spec,
     values = Saturated(values, count);
   }
   const uint64_t bytes = values * sizeof(float);
-  uint64_t memory =
-      spec.resources().ps() == 0 ? 0 : bytes * (1 + SlotsOf(spec.optimizer()));
+  uint64_t memory = spec.resources().ps() == 0
+                        ? 0
+                        : bytes * (1 + SlotsOf(OwnersOptimizer(spec)));
   for (const TableSpec& table : spec.tables()) {
     if (table.memory_bytes() == 0 && demand.table_without_limit.empty()) {
       demand.table_without_limit = table.name();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/local_rules.h"
 #include "common/job/strategy_rules.h"
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/weights_text.h"
@@ -41,6 +42,10 @@ std::vector<Line> LinesOf(const WorkerPlan& worker) {
       {"messages", worker.message_bytes}};
   if (worker.residual_bytes > 0) {
     lines.push_back({"compression", worker.residual_bytes});
+  }
+  if (worker.round_bytes > 0) {
+    lines.insert(lines.end(), {{"round values", worker.round_bytes},
+                               {"optimizer state", worker.slot_bytes}});
   }
   if (worker.updated_bytes > 0) {
     lines.insert(lines.end(), {{"updated values", worker.updated_bytes},
@@ -81,6 +86,7 @@ absl::string_view Explain(absl::string_view name) {
       {"batches", "read ahead; the data set itself is not in it"},
       {"messages", "on their way, at most"},
       {"compression", "residuals, and one compressed gradient"},
+      {"round values", "that a round of local steps begins with"},
       {"updated values", "of the rank's own blocks, or of all"},
       {"waiting gradients", "of other workers, at most"},
       {"checkpoint copies", "of blocks pushed before they are written"},
@@ -131,6 +137,9 @@ void AppendHeading(const PlanReport& report, std::string* out) {
       ", batch ", training.batch_size());
   if (training.micro_batches() > 1) {
     absl::StrAppend(out, " in ", training.micro_batches(), " parts");
+  }
+  if (IsLocal(report.spec)) {
+    absl::StrAppend(out, ", rounds of ", StepsOfClock(report.spec), " steps");
   }
   if (!report.plan.worker.executor.device.empty()) {
     absl::StrAppend(out, ", on GPUs");
@@ -399,6 +408,9 @@ Struct PlanJson(const PlanReport& report) {
   SetNumber(&object, "batch_size", training.batch_size());
   SetNumber(&object, "micro_batches", training.micro_batches());
   SetNumber(&object, "recompute_segments", training.recompute_segments());
+  if (IsLocal(report.spec)) {
+    SetNumber(&object, "local_steps", StepsOfClock(report.spec));
+  }
   SetText(&object, "precision",
           Precision_Name(WithDefaults(report.spec).precision()));
   SetWeights(report.training, &object);

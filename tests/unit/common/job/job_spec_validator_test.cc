@@ -155,9 +155,8 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "learning_rate.final: has no meaning for RANGE_TEST"},
       {"learning_rate { schedule: 77 }",
        "learning_rate.schedule: 77 is no value of Schedule"},
-      {"consistency { mode: LOCAL }",
-       "consistency.mode: LOCAL is not built yet; use SYNC, SYNC_WITH_BACKUPS, "
-       "SYNC_WITH_TIMEOUT, BOUNDED_STALENESS or ASYNC"},
+      {"consistency { local { steps: 4 } }",
+       "consistency.local: is for LOCAL only"},
       {"consistency { staleness_bound: 2 }",
        "consistency.staleness_bound: is for BOUNDED_STALENESS only"},
       {"consistency { mode: BOUNDED_STALENESS staleness_bound: 1000001 }",

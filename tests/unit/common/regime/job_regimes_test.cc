@@ -110,7 +110,8 @@ TEST(JobRegimesTest, RefusesWhatIsNotBuiltByName) {
   const std::string at = "job j-0001: regimes[0].";
   Regime regime;
   regime.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
-  EXPECT_EQ(ErrorOf(regime), at + "consistency.mode: LOCAL is not built");
+  EXPECT_EQ(ErrorOf(regime),
+            at + "consistency.mode: LOCAL, but the job does not begin in it");
   regime.Clear();
   regime.set_strategy(HYBRID);
   EXPECT_EQ(ErrorOf(regime),

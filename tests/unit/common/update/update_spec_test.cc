@@ -44,6 +44,33 @@ TEST(UpdateSpecTest, DenseBlocksAreUpdatedAsTheSpecSays) {
   EXPECT_EQ(update->on_non_finite, OnNonFinite::kDropBlock);
 }
 
+TEST(UpdateSpecTest, InLocalOwnersHaveTheOuterOptimizerAndWorkersTheJobs) {
+  JobSpec spec = Spec();
+  spec.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  LocalSpec* const local = spec.mutable_consistency()->mutable_local();
+  local->mutable_optimizer()->set_kind(OptimizerSpec::NESTEROV);
+  local->mutable_optimizer()->set_momentum(0.75f);
+  local->set_learning_rate(0.5f);
+  const auto outer = ReadUpdate(spec, {});
+  ASSERT_TRUE(outer.ok()) << outer.status();
+  EXPECT_EQ(outer->optimizer.kind, OptimizerKind::kNesterov);
+  EXPECT_EQ(outer->optimizer.momentum, 0.75f);
+  EXPECT_EQ(outer->rule.clip_norm, 0);
+  EXPECT_EQ(outer->optimizer.clip_value, 0);
+  EXPECT_FALSE(EndsWithTheJob(outer->rule.learning_rate.schedule));
+  for (const int64_t clock : {0, 7, 1000}) {
+    EXPECT_EQ(outer->rule.RateAt(clock), 0.5f);
+  }
+  const auto inner = ReadLocalUpdate(spec, {});
+  ASSERT_TRUE(inner.ok()) << inner.status();
+  EXPECT_EQ(inner->optimizer.kind, OptimizerKind::kAdam);
+  EXPECT_EQ(inner->rule.clip_norm, 3);
+  EXPECT_TRUE(EndsWithTheJob(inner->rule.learning_rate.schedule));
+  local->mutable_optimizer()->clear_kind();
+  EXPECT_EQ(ErrorOf(spec),
+            "consistency.local.optimizer.kind: KIND_UNSPECIFIED is not built");
+}
+
 TEST(UpdateSpecTest, RowsAreClippedAsTheJobSays) {
   const auto params = ReadTableOptimizer(Spec(), 0);
   ASSERT_TRUE(params.ok()) << params.status();

@@ -99,6 +99,32 @@ TEST(StartCommandTest, WhatCannotGoOnIsRefusedByName) {
   EXPECT_THAT(notes, IsEmpty());
 }
 
+TEST(StartCommandTest, InLocalAClockIsARoundAndTheOuterOptimizerHasTheState) {
+  std::vector<std::string> notes;
+  JobSpec from = Spec();
+  from.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  from = WithDefaults(from);
+  JobSpec other = from;
+  other.mutable_consistency()->mutable_local()->set_steps(8);
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+              StartsWith("consistency.local.steps: 8, but the job of the "
+                         "checkpoint has 16"));
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), from, &notes).message()),
+              StartsWith("consistency.local.optimizer.kind: SGD, but the job "
+                         "of the checkpoint has ADAM"));
+  other = from;
+  other.mutable_consistency()->mutable_local()->mutable_optimizer()->set_kind(
+      OptimizerSpec::NESTEROV);
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+              StartsWith("consistency.local.optimizer.kind: NESTEROV, but"));
+  EXPECT_THAT(notes, IsEmpty());
+  // That of the workers is in no checkpoint.
+  other = from;
+  other.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  EXPECT_TRUE(CheckGoesOn(from, other, &notes).ok());
+  EXPECT_THAT(notes, ElementsAre(StartsWith("warning: optimizer is not")));
+}
+
 TEST(StartCommandTest, MomentumMustStayWhereItIs) {
   JobSpec plain = Spec();
   plain.mutable_optimizer()->set_kind(OptimizerSpec::MOMENTUM);

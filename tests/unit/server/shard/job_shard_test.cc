@@ -400,6 +400,34 @@ TEST_F(JobShardTest, AGradientThatWaitsIsAsLargeAsItTravels) {
   EXPECT_EQ(shard_->Status().fold_bytes(), 100 * (8 + 2 * kDim));
 }
 
+ConsistencySpec LocalConsistency(OptimizerSpec::Kind outer) {
+  ConsistencySpec consistency;
+  consistency.set_mode(ConsistencySpec::LOCAL);
+  consistency.mutable_local()->set_steps(16);
+  consistency.mutable_local()->mutable_optimizer()->set_kind(outer);
+  consistency.mutable_local()->mutable_optimizer()->set_momentum(0.5f);
+  consistency.mutable_local()->set_learning_rate(0.25f);
+  return consistency;
+}
+
+TEST(JobConfigTest, InLocalTheOptimizerIsTheOuterOne) {
+  JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
+  JobSpec* const spec = assignment.mutable_spec();
+  spec->mutable_optimizer()->set_clip_norm(1);
+  EXPECT_TRUE(ReadJobConfig(assignment, 0)->controller.clip_norm);
+  *spec->mutable_consistency() = LocalConsistency(OptimizerSpec::NESTEROV);
+  *assignment.mutable_regimes(0)->mutable_consistency() = spec->consistency();
+  const auto config = ReadJobConfig(assignment, 0);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->regimes.AllSync());
+  EXPECT_FALSE(config->controller.clip_norm);
+  EXPECT_EQ(config->update.optimizer.kind, OptimizerKind::kNesterov);
+  EXPECT_EQ(config->update.optimizer.momentum, 0.5f);
+  EXPECT_EQ(config->update.rule.RateAt(1000), 0.25f);
+  EXPECT_EQ(config->update.rule.clip_norm, 0);
+  EXPECT_FALSE(config->needs_total_clocks);
+}
+
 TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {
   JobAssignment assignment = TwoWorkers(ConsistencySpec::SYNC);
   EXPECT_EQ(ReadJobConfig(assignment, 0)->momenta[0], std::nullopt);
@@ -408,6 +436,12 @@ TEST(JobConfigTest, TheMomentumOfARunningMeanIsAShare) {
     mean->set_momentum(momentum);
     EXPECT_EQ(ReadJobConfig(assignment, 0)->momenta[0], momentum);
   }
+  // Workers push what it is at the end of a round, in LOCAL.
+  JobAssignment local = assignment;
+  *local.mutable_spec()->mutable_consistency() =
+      LocalConsistency(OptimizerSpec::NESTEROV);
+  *local.mutable_regimes(0)->mutable_consistency() = local.spec().consistency();
+  EXPECT_EQ(ReadJobConfig(local, 0)->momenta[0], 0.0f);
   for (const float momentum : {-0.1f, 1.1f, std::nanf("")}) {
     mean->set_momentum(momentum);
     EXPECT_EQ(ReadJobConfig(assignment, 0).status().code(),

@@ -75,6 +75,17 @@ TEST(PsPlanTest, WithDgcTheWorkersHaveTheMomentum) {
   EXPECT_LT(dgc.copy_bytes, top_k.copy_bytes);
 }
 
+TEST(PsPlanTest, InLocalTheStateIsThatOfTheOuterOptimizer) {
+  JobSpec spec;
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  EXPECT_EQ(Plan(WithDefaults(spec))[0].slot_bytes, 0);
+  spec.mutable_consistency()->mutable_local()->mutable_optimizer()->set_kind(
+      OptimizerSpec::NESTEROV);
+  const PsPlan plan = Plan(WithDefaults(spec))[0];
+  EXPECT_NEAR(plan.slot_bytes, plan.value_bytes, 0.01 * plan.value_bytes);
+}
+
 TEST(PsPlanTest, SyncKeepsTheGradientsOfTheOthers) {
   constexpr int64_t kGradient = 10'001'000 * 4;
   JobSpec spec = Spec(OptimizerSpec::SGD, 3, 1);

@@ -33,7 +33,7 @@ TEST(PrefetcherTest, GivesThePlansBatchesInClockOrderOverEpochs) {
   CountingDataset dataset(25);
   const Prefetcher::Options options = Plan(25, 4, 20);  // 7 steps an epoch
   Prefetcher prefetcher(&dataset, options);
-  EXPECT_EQ(prefetcher.steps_per_epoch(), 7);
+  EXPECT_EQ(prefetcher.rounds().steps_per_epoch, 7);
   BatchPlan plan(options.plan);
   for (int64_t clock = 0; clock < 20; ++clock) {
     auto batch = prefetcher.Next(Soon());
@@ -87,6 +87,35 @@ TEST(PrefetcherTest, ALaterStartGivesTheTailOfTheSameBatches) {
                   absl::StatusCode::kOutOfRange);
       }
     }
+  }
+}
+
+// Seven steps an epoch, in rounds of three: the last has one.
+TEST(PrefetcherTest, ARoundHasTheBatchesOfItsSteps) {
+  CountingDataset dataset(25);
+  Prefetcher::Options options = Plan(25, 2, 5);
+  options.plan.workers = 2;
+  options.plan.rank = 1;
+  options.steps_of_clock = 3;
+  BatchPlan plan(options.plan);
+  for (int64_t first = 0; first <= options.clocks; ++first) {
+    options.first_clock = first;
+    Prefetcher prefetcher(&dataset, options);
+    EXPECT_EQ(prefetcher.rounds().clocks_per_epoch(), 3);
+    for (int64_t clock = first; clock < options.clocks; ++clock) {
+      const int64_t steps = clock % 3 == 2 ? 1 : 3;
+      for (int64_t k = 0; k < steps; ++k) {
+        const auto batch = prefetcher.Next(Soon());
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        const int64_t step = clock % 3 * 3 + k;
+        EXPECT_THAT((*batch)->labels,
+                    ElementsAreArray(plan.Indices(clock / 3, step)));
+        // Four samples a step, but for the last, which has one: of rank 0.
+        EXPECT_EQ((*batch)->first_in_step, 4 * k + (step < 6 ? 2 : 1));
+      }
+    }
+    EXPECT_EQ(prefetcher.Next(Soon()).status().code(),
+              absl::StatusCode::kOutOfRange);
   }
 }
 

@@ -115,6 +115,29 @@ TEST(JobPlannerTest, TheProcessGrowsByThePlan) {
   EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
 }
 
+// Besides the executor: the values that a round begins with, and Adam's state.
+TEST(JobPlannerTest, LocalStepsArePlanned) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(64);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  const std::string model = MlpModel(784, 8192, 10);
+  const WorkerPlan sync = Prepare(spec, model).plan;
+  EXPECT_EQ(sync.round_bytes, 0);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  const Prepared run = Prepare(spec, model);
+  ASSERT_NE(run.job->local, nullptr);
+  const int64_t values = run.plan.executor.parameter_bytes;
+  EXPECT_GT(values, 24 * kMiB);
+  EXPECT_NEAR(static_cast<double>(run.plan.round_bytes),
+              static_cast<double>(values), 1000);
+  EXPECT_EQ(run.plan.slot_bytes, 2 * run.plan.round_bytes);
+  EXPECT_EQ(run.plan.memory_bytes(),
+            sync.memory_bytes() + 3 * run.plan.round_bytes);
+  const auto expected = static_cast<double>(run.plan.executor.memory_bytes() +
+                                            3 * run.plan.round_bytes);
+  EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
+}
+
 TEST(JobPlannerTest, AnEvaluatorHasRoomForItsOwnBatchesAlone) {
   JobSpec spec = DigitsJob();
   spec.mutable_training()->set_batch_size(4096);

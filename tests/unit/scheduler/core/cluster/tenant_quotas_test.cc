@@ -163,6 +163,12 @@ TEST(TenantQuotasTest, SlotsAreThoseOfTheOptimizers) {
               static_cast<uint64_t>(OptimizerSlots(params)))
         << OptimizerSpec::Kind_Name(kind);
   }
+  // In LOCAL the ps have the outer optimizer's.
+  JobSpec local = SpecWith(OptimizerSpec::ADAM);
+  local.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  local.mutable_consistency()->mutable_local()->mutable_optimizer()->set_kind(
+      OptimizerSpec::NESTEROV);
+  EXPECT_EQ(slots(local), 1u);
   for (const bool centered : {false, true}) {
     for (const float momentum : {0.0f, 0.5f}) {
       OptimizerParams params;

@@ -10,6 +10,7 @@
 namespace syncline::ctl {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -158,6 +159,23 @@ TEST(PlanTextTest, SaysThePrecision) {
   EXPECT_THAT(PlanText(report),
               HasSubstr("batch 32 in 4 parts, precision FLOAT16\n"));
   EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("precision":"FLOAT16")"));
+}
+
+TEST(PlanTextTest, SaysWhatLocalStepsTake) {
+  PlanReport report = Report();
+  EXPECT_THAT(PlanText(report), Not(HasSubstr("round")));
+  report.spec.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  report.spec.mutable_consistency()->mutable_local()->set_steps(16);
+  report.plan.worker.round_bytes = 3 << 20;
+  report.plan.worker.slot_bytes = 6 << 20;
+  EXPECT_THAT(PlanText(report),
+              AllOf(HasSubstr("batch 32 in 4 parts, rounds of 16 steps\n"),
+                    HasSubstr("  round values            3.0 MiB  that a round "
+                              "of local steps begins with\n"
+                              "  optimizer state         6.0 MiB\n")));
+  EXPECT_THAT(ToJson(PlanJson(report)),
+              AllOf(HasSubstr(R"("local_steps":16)"),
+                    HasSubstr(R"("round_values":3145728)")));
 }
 
 TEST(PlanTextTest, ShowsThePlainPlanBesideIt) {
