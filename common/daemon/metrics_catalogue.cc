@@ -53,7 +53,7 @@ constexpr MetricInfo kCatalogue[] = {
      "finite."},
     {"syncline_job_regime", kGauge, "", "job, mode",
      "1 for the mode in which the job trains: sync, bounded_staleness, "
-     "async."},
+     "async, sync_with_backups, sync_with_timeout, local."},
     {"syncline_job_regime_changes_total", kCounter, "changes", "job",
      "Changes of the regime while the job ran, without those that came to "
      "nothing."},

@@ -486,7 +486,7 @@ absl::Status Trainer::TrainRound(OpenStep* step) {
     const absl::Duration waited = watch.Lap();
     profiler_.Record({{StepProfile::DATA, waited}});
     step->times.data += waited;
-    CountFed(*batch);
+    if (batch->size > 0) CountFed(*batch);
     return batch;
   };
   SYNCLINE_ASSIGN_OR_RETURN(const LocalRounds::Round round,
