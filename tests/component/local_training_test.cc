@@ -401,7 +401,7 @@ TEST_F(LocalTrainingTest, ARoundLongerThanTheStepTimeoutIsWaitedFor) {
       absl::StrReplaceAll(kModel, {{"784, 16", "784, 2048"}, {"[16", "[2048"}});
   JobSpec spec = DigitsSpec(Local(1024) +
                             "training { epochs: 1 batch_size: 1 } "
-                            "limits { step_timeout_seconds: 0.5 }");
+                            "limits { step_timeout_seconds: 1 }");
   spec.mutable_data()->mutable_train()->mutable_digits()->set_count(1200);
   spec.mutable_data()->mutable_test()->mutable_digits()->set_count(10);
   TrainingCluster::Options options = OptionsOf(2, 1);

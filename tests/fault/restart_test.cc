@@ -152,6 +152,23 @@ TEST_F(RestartTest, TheLossOfAnyProcessLeavesNoTraceInTheModel) {
                  [](const JobStatus& job) { return job.workers(0); });
 }
 
+// The outer momentum is in the checkpoint, and SGD within a round has no state.
+TEST_F(RestartTest, ALocalJobGoesBackWithoutATrace) {
+  JobSpec job = Mlp("reference");
+  job.mutable_optimizer()->Clear();
+  job.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
+  job.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  LocalSpec* const local = job.mutable_consistency()->mutable_local();
+  local->set_steps(3);
+  local->mutable_optimizer()->set_kind(OptimizerSpec::NESTEROV);
+  local->set_learning_rate(0.7f);
+  const std::string reference = ModelOf(Submit(job, MlpText()));
+  ASSERT_FALSE(reference.empty());
+  job.set_name("local");
+  ExpectOutlived(job, MlpText(), reference,
+                 [](const JobStatus& status) { return status.workers(1); });
+}
+
 TEST_F(RestartTest, ACancelledJobIsResumedWithTheSameBits) {
   const std::string reference = ModelOf(Submit(Mlp("reference"), MlpText()));
   ASSERT_FALSE(reference.empty());
