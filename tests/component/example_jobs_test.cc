@@ -78,6 +78,7 @@ TEST(ExamplesTest, AllResolve) {
                           testing::Pair("ctr/dlrm.textproto", dlrm),
                           testing::Pair("ctr/wide_and_deep.textproto", deep),
                           testing::Pair("gpt/job.textproto", gpt),
+                          testing::Pair("gpt/local.textproto", gpt),
                           testing::Pair("gpt/ssp.textproto", gpt),
                           testing::Pair("mnist-cnn/job.textproto", cnn),
                           testing::Pair("mnist-cnn/ssp.textproto", cnn),

@@ -175,7 +175,7 @@ TEST(PlanTextTest, SaysWhatLocalStepsTake) {
                               "  optimizer state         6.0 MiB\n")));
   EXPECT_THAT(ToJson(PlanJson(report)),
               AllOf(HasSubstr(R"("local_steps":16)"),
-                    HasSubstr(R"("round_values":3145728)")));
+                    HasSubstr(R"("round_values_bytes":3145728)")));
 }
 
 TEST(PlanTextTest, ShowsThePlainPlanBesideIt) {
