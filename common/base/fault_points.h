@@ -35,8 +35,14 @@ enum class FaultPoint : uint8_t {
   kManifestWritten,
   kCheckpointDelete,
   kRestoreBegin,
-  // Of a worker; all but the first of the chief.
+  kStatePiece,
+  kStateTakeBack,
+  // Of a worker; all but the first three of the chief.
   kStepBegin,
+  kSwitchPrepare,
+  kSwitchPrepared,
+  kRegimeCommit,
+  kRegimeCommitted,
   kCheckpointBegin,
   kCheckpointCommit,
   kCheckpointCommitted,
@@ -62,6 +68,8 @@ struct FaultPointInfo {
   bool can_fail = true;
   // A bug to be switched on, by the action `mutate` alone.
   bool is_mutant = false;
+  // Reached only where a job changes how it trains.
+  bool needs_change = false;
 };
 
 // The one table of names, in the order of FaultPoint.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/busy.h"
 #include "common/base/crc32c.h"
+#include "common/base/fault_points.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/regime/job_regimes.h"
@@ -116,6 +117,7 @@ absl::Status ShardTransfer::ReadPieces(const ReadPiecesRequest& request,
   SYNCLINE_RETURN_IF_ERROR(CheckTrains(request.caller()));
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<Place> places,
                             PlacesOf(request.pieces()));
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kStatePiece));
   const DenseUpdater& dense = shard_->executor()->dense();
   size_t elements = 0;
   for (const Place& place : places) elements += place.count;
@@ -165,6 +167,7 @@ absl::Status ShardTransfer::WritePieces(const WritePiecesRequest& request) {
     return absl::DataLossError(absl::StrCat(
         label, ": pieces of the state came with another checksum"));
   }
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kStatePiece));
   SYNCLINE_RETURN_IF_ERROR(BeginWriting(request.transfer()));
   absl::Status copied = CopyPieces(request, places);
   MutexLock lock(&mu_);
@@ -307,6 +310,7 @@ absl::Status ShardTransfer::TakeBack(const TakeBackRequest& request) {
                        " is still being copied"));
     }
   }
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kStateTakeBack));
   return shard_->TakeBack(taken, *regimes);
 }
 

@@ -8,27 +8,19 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/fault_points.h"
-#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "scheduler/ctl/text/exit_codes.h"
+#include "tests/fault/fault_fixture.h"
 #include "tests/testing/eventually.h"
-#include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"
-#include "tests/testing/test_cluster.h"
 
 namespace syncline {
 namespace {
-
-constexpr uint64_t kModelBytesMax = 64 << 20;
-constexpr absl::Duration kPatience = absl::Minutes(4);
-constexpr int kMembers = 4;
 
 // The time at which a point strikes: in the middle of a job, if it is reached
 // more than once.
@@ -48,73 +40,10 @@ int64_t CountOf(FaultPoint point) {
   return count == kCounts.end() ? 2 : count->second;
 }
 
-class FaultTableTest : public testing::Test {
+class FaultTableTest : public FaultFixture {
  protected:
-  FaultTableTest() : cluster_({.ps = 2, .workers = 2}) {}
-
-  void SetUp() override {
-    ASSERT_OK(cluster_.Start());
-    ASSERT_OK_AND_ASSIGN(const std::string id, Submit());
-    ASSERT_OK_AND_ASSIGN(reference_, EndOf(id, {}));
-    ASSERT_FALSE(reference_.empty());
-  }
-
-  absl::StatusOr<std::string> Submit() {
-    JobSpec job = DigitsJob();
-    job.mutable_data()->mutable_train()->mutable_digits()->set_count(3'200);
-    job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
-    job.mutable_learning_rate()->set_base(0.002);
-    job.mutable_training()->set_batch_size(8);
-    job.mutable_training()->set_epochs(2);
-    job.mutable_training()->set_threads(1);
-    job.mutable_resources()->set_workers(2);
-    job.mutable_resources()->set_ps(2);
-    job.mutable_checkpoint()->set_every_clocks(60);
-    job.mutable_checkpoint()->set_directory(cluster_.dir().File("saved"));
-    job.mutable_checkpoint()->set_keep_last(2);
-    job.mutable_restart()->set_max(5);
-    job.mutable_restart()->set_backoff_seconds(0.1);
-    return cluster_.Submit(
-        WriteJob(cluster_.dir(), job, MlpModel(784, 16, 10)));
-  }
-
-  // The model of the job at its end, or what it failed of. The process `victim`
-  // is started again when it has died.
-  absl::StatusOr<std::string> EndOf(const std::string& id,
-                                    const std::string& victim) {
-    absl::StatusOr<JobStatus> job;
-    const bool ended = Eventually(kPatience, [&] {
-      Revive(victim);
-      job = cluster_.Get(id);
-      return job.ok() && ctl::HasEnded(job->state());
-    });
-    if (!ended) {
-      return absl::DeadlineExceededError(job.ok() ? job->ShortDebugString()
-                                                  : job.status().ToString());
-    }
-    if (job->state() != SUCCEEDED) {
-      return absl::AbortedError(job->transitions().rbegin()->reason());
-    }
-    absl::StatusOr<std::string> file;
-    Eventually(kPatience, [&] {
-      Revive(victim);
-      file = cluster_.FetchModel(id);
-      return file.ok();
-    });
-    if (!file.ok()) return file.status();
-    return ReadFile(*file, kModelBytesMax);
-  }
-  void Revive(const std::string& victim) {
-    if (victim.empty() || !cluster_.daemon(victim).Poll().has_value()) return;
-    EXPECT_OK(cluster_.StartDaemon(victim));
-  }
-
-  // Starts the process again, with `flags`.
-  void Restart(const std::string& name, const std::vector<std::string>& flags) {
-    cluster_.daemon(name).Signal(SIGKILL);
-    ASSERT_TRUE(cluster_.daemon(name).WaitUntil(absl::Now() + kPatience));
-    ASSERT_OK(cluster_.StartDaemon(name, flags));
-    ASSERT_OK(cluster_.WaitForFreeMembers(kMembers, kPatience));
+  JobSpec Undisturbed() override {
+    return SavingJob(/*clocks=*/400, /*every_clocks=*/60);
   }
 
   void Try(const FaultPointInfo& info, const std::string& action) {
@@ -131,7 +60,7 @@ class FaultTableTest : public testing::Test {
     const auto reached = [&] {
       return absl::StrContains(cluster_.LogOf(victim).substr(before), said);
     };
-    ASSERT_OK_AND_ASSIGN(const std::string id, Submit());
+    ASSERT_OK_AND_ASSIGN(const std::string id, Submit(Undisturbed()));
     if (info.point == FaultPoint::kRestoreBegin) {
       ASSERT_TRUE(Eventually(kPatience, [&] {
         const auto job = cluster_.Get(id);
@@ -160,7 +89,8 @@ class FaultTableTest : public testing::Test {
   // A point that every process reaches is tried in a ps: it renames a manifest.
   void TryAll(const std::string& process, const std::string& action) {
     for (const FaultPointInfo& info : FaultPoints()) {
-      if (info.is_mutant) continue;
+      // Changes have a test of their own: strategy_faults_test.
+      if (info.is_mutant || info.needs_change) continue;
       if (info.process != process &&
           !(info.process == "every" && process == "ps")) {
         continue;
@@ -168,9 +98,6 @@ class FaultTableTest : public testing::Test {
       ASSERT_NO_FATAL_FAILURE(Try(info, action));
     }
   }
-
-  TestCluster cluster_;
-  std::string reference_;
 };
 
 TEST_F(FaultTableTest, DeathsOfAPs) { TryAll("ps", "exit"); }

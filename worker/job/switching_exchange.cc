@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 #include "worker/peers/switch_talk.h"
@@ -131,11 +132,15 @@ absl::Status SwitchingExchange::PrepareRegime(uint64_t cut_id, int64_t clock) {
 
 absl::Status SwitchingExchange::PreparePart(const Change& change,
                                             int64_t clock) {
-  absl::Status status =
-      Annotate(peers_ == nullptr ? PrepareFromPs(change, clock)
-                                 : PrepareFromPeers(change, clock),
-               absl::StrCat(options_.label,
-                            ", a change of the strategy at clock ", clock));
+  absl::Status status = AtFaultPoint(FaultPoint::kSwitchPrepare);
+  if (status.ok()) {
+    status = peers_ == nullptr ? PrepareFromPs(change, clock)
+                               : PrepareFromPeers(change, clock);
+  }
+  if (status.ok()) status = AtFaultPoint(FaultPoint::kSwitchPrepared);
+  status = Annotate(
+      status, absl::StrCat(options_.label,
+                           ", a change of the strategy at clock ", clock));
   // The others may wait in the new group for this rank. From ps they hear it
   // from the chief.
   if (!status.ok() && peers_ != nullptr && next_link_ != nullptr) {

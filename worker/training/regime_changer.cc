@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
 #include "common/job/regime_rules.h"
@@ -226,8 +227,11 @@ absl::Status RegimeChanger::Commit(int64_t clock) {
     Fail(prepared);
     return absl::OkStatus();
   }
+  absl::Status committed = AtFaultPoint(FaultPoint::kRegimeCommit);
+  if (committed.ok()) committed = parameters_->CommitRegime(open_->id, clock);
+  if (committed.ok()) committed = AtFaultPoint(FaultPoint::kRegimeCommitted);
   return Annotate(
-      parameters_->CommitRegime(open_->id, clock),
+      committed,
       absl::StrCat("the change of the regime at clock ", clock,
                    " has not reached all members, so the job cannot go on"));
 }

@@ -152,7 +152,8 @@ std::string ChaosCluster::Arm(const std::string& name, Random* random,
                               const Look& look) {
   std::vector<absl::string_view> names;
   for (const FaultPointInfo& info : FaultPoints()) {
-    if (!info.is_mutant && info.process == ProcessOf(name)) {
+    if (!info.is_mutant && !info.needs_change &&
+        info.process == ProcessOf(name)) {
       names.push_back(info.name);
     }
   }
