@@ -22,8 +22,10 @@ struct BenchOptions {
   bool tls = false;
   // `train`: with everything that watches it, against nothing that does.
   bool observed = false;
-  // Of `sparse`, `step`, `collective` and `strategies`: only what has this in
-  // its name.
+  // `regime`: MiB of values of the job whose regime changes.
+  int64_t state_mib = 256;
+  // Of `sparse`, `step`, `collective`, `strategies`, `regime` and
+  // `compressed`: only what has this in its name.
   std::string only = {};
   // How long `spill` goes on after it has measured.
   int seconds = 120;
@@ -46,6 +48,14 @@ absl::Status RunTrainBench(const BenchOptions& options, Report* report);
 // MLPs with two workers in SYNC, by ALL_REDUCE and SHARDED against two ps,
 // daemons of their own; all end with the same bits.
 absl::Status RunStrategyBench(const BenchOptions& options, Report* report);
+
+// Modes against SYNC with slow workers; the pause of a change of the regime,
+// against a memcpy.
+absl::Status RunRegimeBench(const BenchOptions& options, Report* report);
+
+// Shipped examples with each compression of gradients against none: time, bytes
+// and what is learned. Without their data only generated digits.
+absl::Status RunCompressedBench(const BenchOptions& options, Report* report);
 
 // Tensors of several sizes through one ps in another process, over TCP and
 // through shared memory, against gRPC echoing the same bytes and a memcpy.

@@ -38,6 +38,14 @@ constexpr Benchmark kBenchmarks[] = {
     {"strategies",
      "samples/s of MLPs with two workers, by ALL_REDUCE and SHARDED against ps",
      RunStrategyBench},
+    {"regime",
+     "samples/s by BOUNDED_STALENESS, ASYNC and SYNC_WITH_BACKUPS with a slow "
+     "worker against SYNC; the pause where a regime changes",
+     RunRegimeBench},
+    {"compressed",
+     "shipped examples with gradients compressed by each method against whole "
+     "ones: time, bytes, loss and accuracy",
+     RunCompressedBench},
     {"pushpull",
      "64 MiB and other sizes through one ps, against gRPC echoing the bytes "
      "and a memcpy",
@@ -90,9 +98,14 @@ int Main(int argc, char** argv) {
   app.add_flag("--observed", options.observed,
                "train: metrics scraped, page read, logs at info and kept, "
                "against none of these");
-  app.add_option("--only", options.only,
-                 "sparse, step, collective, strategies: only what has this in "
-                 "its name");
+  app.add_option(
+      "--only", options.only,
+      "sparse, step, collective, strategies, regime, compressed: only "
+      "what has this in its name");
+  app.add_option("--state-mib", options.state_mib,
+                 "regime: MiB of values whose job changes its regime")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
   app.add_option("--seconds", options.seconds, "spill: of the long run")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
