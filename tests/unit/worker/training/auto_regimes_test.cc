@@ -196,14 +196,14 @@ World WithFastAsync() {
 
 TEST(AutoRegimesTest, TheFastestIsKept) {
   int kept = 0;
-  for (uint64_t seed = 1; seed <= 100; ++seed) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
     Job job(WithFastAsync(), seed);
     job.Run();
     kept += job.mode() == ConsistencySpec::ASYNC ? 1 : 0;
     EXPECT_LE(job.trial_clocks(), job.plan().budget);
     EXPECT_EQ(job.longest_trial(), job.plan().window);
   }
-  EXPECT_GE(kept, 95);
+  EXPECT_GE(kept, 19);
 }
 
 // What a user reads of it.
@@ -232,7 +232,7 @@ TEST(AutoRegimesTest, MoreStepsThatBringLessAreNotBetter) {
   world.speeds[ConsistencySpec::ASYNC] = {.step_seconds = 0.03, .fall = 0.0008};
   world.speeds[ConsistencySpec::BOUNDED_STALENESS] = {.step_seconds = 0.2,
                                                       .fall = 0.0005};
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
     Job job(world, seed);
     job.Run();
     EXPECT_FALSE(job.kept_another()) << seed;
@@ -258,11 +258,12 @@ TEST(AutoRegimesTest, ALossThatFallsMoreSlowlyLaterMisleadsNobody) {
 }
 
 TEST(AutoRegimesTest, WithinTheNoiseTheRegimeInForceStays) {
-  constexpr int kSeeds = 500;
+  constexpr int kSeeds = 100;
   int changed = 0;
   int explained = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     World world;
+    world.clocks = 5'000;
     world.noise = seed % 2 == 0 ? 0.01 : 0.5;
     Job job(world, seed);
     job.Run();
@@ -274,7 +275,7 @@ TEST(AutoRegimesTest, WithinTheNoiseTheRegimeInForceStays) {
       }
     }
   }
-  // Eight comparisons for each job.
+  // Two comparisons for each job.
   EXPECT_LE(changed, kSeeds / 10);
   EXPECT_GE(explained, kSeeds / 4);
 }
@@ -283,7 +284,7 @@ TEST(AutoRegimesTest, ACandidateWhoseLossRisesIsLeftAtOnceAndForGood) {
   World world;
   world.speeds[ConsistencySpec::ASYNC].fall = -2;  // e times as high in 5 steps
   world.spec = "auto_regime { window_clocks: 50 } resources { workers: 4 }";
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
     Job job(world, seed);
     job.Run();
     EXPECT_EQ(job.Trials("ASYNC"), 1) << seed;
@@ -359,7 +360,7 @@ TEST(AutoRegimesTest, ALaterRoundDecidesAnew) {
 TEST(AutoRegimesTest, TheWayBackIsTriedUntilItIsMade) {
   World world;
   int refused = 0;
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
     world.refused = 0.5;
     Job job(world, seed);
     job.Run();
@@ -368,7 +369,7 @@ TEST(AutoRegimesTest, TheWayBackIsTriedUntilItIsMade) {
     }
     EXPECT_EQ(job.mode(), job.autos().kept().consistency().mode()) << seed;
   }
-  EXPECT_GT(refused, 10);
+  EXPECT_GT(refused, 5);
 }
 
 TEST(AutoRegimesTest, WhereThereIsNoWayBackItIsSaid) {
@@ -489,14 +490,14 @@ TEST(AutoRegimesTest, StepsWithoutSamplesSayNothing) {
 
 // Whatever a job is, and whatever fails.
 TEST(AutoRegimesTest, NoJobSpendsMoreThanItsBudget) {
-  constexpr uint64_t kSeeds = 3000;
+  constexpr uint64_t kSeeds = 1500;
   int64_t spent = 0;
   int64_t budgets = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     Random random(seed);
     World world;
-    world.clocks = 500 + static_cast<int64_t>(random.Below(20'000));
+    world.clocks = 500 + static_cast<int64_t>(random.Below(3'000));
     world.noise = random.Uniform() * 0.2;
     for (auto& [mode, speed] : world.speeds) {
       speed.step_seconds = 0.01 + random.Uniform() * 0.1;
