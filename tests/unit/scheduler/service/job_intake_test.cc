@@ -66,7 +66,7 @@ TEST(CheckJobTest, TheWeightsComeWithTheJobThatStartsFromThem) {
                            kModel, "/nowhere")
                       .status()
                       .message()),
-      HasSubstr("start.weights: w: "));
+      HasSubstr("start.weights: cannot read \"w\""));
 }
 
 TEST(CheckJobTest, AModelThatCannotBeReadIsNamed) {

@@ -77,7 +77,7 @@ TEST_F(JobAttemptTest, ALostMemberEndsTheAttemptAndNotTheJob) {
   EXPECT_FALSE(job_.TakeFailure());
   EXPECT_THAT(reason(),
               AllOf(HasSubstr("worker 4 at h:1 (incarnation"),
-                    HasSubstr("was lost: stream closed; last clock 0"),
+                    HasSubstr("was lost: stream closed; last clock 20"),
                     HasSubstr("; attempt 2 goes on from the checkpoint at "
                               "clock 20 (restart 1 of at most 1 within 1h)")));
   EXPECT_TRUE(job_.stopping());  // its members are told to stop
@@ -313,6 +313,101 @@ TEST_F(JobAttemptTest, ACheckpointThatAPsDoesNotSeeStaysInTheRecord) {
   EXPECT_THAT(job.status().transitions().rbegin()->reason(),
               HasSubstr("not restarted: restart.max allows 2 within"));
   EXPECT_EQ(job.status().checkpoints_size(), 2);
+}
+
+// The scheduler was away when later ones were made, and the one that it knows
+// was deleted for them.
+TEST_F(JobAttemptTest, LaterCheckpointsThatAreFoundAreGoneOnFrom) {
+  StartAndRun();
+  Checkpoint(20);
+  Checkpoint(40);
+  for (const SessionId session : {kWorker, kChief, kPs}) Gone(session, "dead");
+  Start();
+  ASSERT_EQ(Assigned().start_clock(), 40);
+  JobPrepared prepared;
+  prepared.add_problems(absl::StrCat("job j, ps:0: checkpoint /c/40: /c",
+                                     kDeletedCheckpoint, "40: it was deleted"));
+  for (const int64_t clock : {60, 80}) {
+    CheckpointInfo* const found = prepared.add_found()->mutable_checkpoint();
+    found->set_path(absl::StrCat("/c/", clock));
+    found->set_clock(clock);
+    found->set_attempt(5);
+  }
+  job_.OnPrepared(kPs, prepared, now_, &actions_);
+  Prepare(kChief);
+  Prepare(kWorker);
+  // No restart is left, and none is needed.
+  EXPECT_EQ(state(), QUEUED) << reason();
+  EXPECT_THAT(reason(),
+              AllOf(HasSubstr("warning: the checkpoint in /c/40 is gone, and "
+                              "later ones are there: ps 7"),
+                    HasSubstr("goes on from the checkpoint at clock 80 (the "
+                              "last one there)")));
+  EXPECT_EQ(job_.status().checkpoints_size(), 2);
+  EXPECT_EQ(job_.status().progress().clock(), 80);
+  for (const SessionId session : {kWorker, kChief, kPs}) Gone(session);
+  Start();
+  EXPECT_EQ(Assigned().start_clock(), 80);
+  EXPECT_EQ(Assigned().start_from().path(), "/c/80");
+  EXPECT_EQ(Assigned().attempt(), 6u) << "behind that of the checkpoint";
+  for (const SessionId session : {kChief, kWorker, kPs}) Prepare(session);
+  EXPECT_EQ(state(), RUNNING);
+}
+
+// Resumed by hand, a job that fails for something else has them, too.
+TEST_F(JobAttemptTest, FoundCheckpointsStayWithAJobThatFails) {
+  StartAndRun();
+  Checkpoint(20);
+  for (const SessionId session : {kWorker, kChief, kPs}) Gone(session, "dead");
+  Start();
+  JobPrepared prepared;
+  prepared.add_problems(absl::StrCat("checkpoint /c/20: /c", kDeletedCheckpoint,
+                                     "20: it was deleted"));
+  CheckpointInfo* const found = prepared.add_found()->mutable_checkpoint();
+  found->set_path("/c/60");
+  found->set_clock(60);
+  found->set_attempt(1);
+  job_.OnPrepared(kPs, prepared, now_, &actions_);
+  Prepare(kChief, {"data.train: no file"});
+  Prepare(kWorker);
+  EXPECT_EQ(state(), FAILED);
+  ASSERT_EQ(job_.status().checkpoints_size(), 1);
+  EXPECT_EQ(job_.status().checkpoints(0).clock(), 60);
+}
+
+TEST_F(JobAttemptTest, WithFoldersOfTheirOwnAllPsMustHaveFoundIt) {
+  Job job(Stored(Once()), Options());
+  const SessionId second = 4;
+  const auto start = [&] {
+    job.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7), At(second, PS, 8)},
+              std::nullopt, "s", now_, &actions_);
+  };
+  start();
+  for (const SessionId session : {kChief, kPs, second}) {
+    job.OnPrepared(session, {}, now_, &actions_);
+  }
+  WorkerReport report;
+  report.mutable_checkpoint()->set_path("/c/20");
+  report.mutable_checkpoint()->set_clock(20);
+  job.OnReport(kChief, report, now_, &actions_);
+  for (const SessionId session : {kChief, kPs, second}) {
+    job.OnGone(session, "dead", now_, &actions_);
+  }
+  start();
+  JobPrepared prepared;
+  CheckpointInfo* const found = prepared.add_found()->mutable_checkpoint();
+  found->set_path("/c/60");
+  found->set_clock(60);
+  found->set_attempt(1);
+  prepared.add_problems(absl::StrCat("checkpoint /c/20: /c", kDeletedCheckpoint,
+                                     "20: it was deleted"));
+  job.OnPrepared(kChief, {}, now_, &actions_);
+  job.OnPrepared(kPs, prepared, now_, &actions_);
+  job.OnPrepared(second, {}, now_, &actions_);
+  EXPECT_EQ(job.status().state(), FAILED);
+  EXPECT_EQ(job.status().exit_code(), kExitRetryable);
+  ASSERT_EQ(job.status().checkpoints_size(), 1);
+  EXPECT_EQ(job.status().checkpoints(0).clock(), 20);
 }
 
 TEST_F(JobAttemptTest, APsWithoutRoomCostsNoCheckpoint) {
