@@ -24,6 +24,7 @@ namespace syncline {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::kTinyModel;
 using ::testing::Not;
@@ -429,7 +430,10 @@ TEST_F(SchedulerTenantsTest, AStreamIsCutOffWhenItsTokensRoleIsLowered) {
   ASSERT_TRUE(writer->Write(request));
   WriteWithoutTenants({EntryOf("zeta", UserRole::kViewer, "zeta")});
   const absl::Status end = FromGrpcStatus(writer->Finish());
-  EXPECT_EQ(end.code(), absl::StatusCode::kCancelled) << end;
+  // A busy scheduler may begin with the call when the role is lowered already.
+  EXPECT_THAT(end.code(), AnyOf(absl::StatusCode::kCancelled,
+                                absl::StatusCode::kPermissionDenied))
+      << end;
   EXPECT_THAT(ListAs("olga"), ::testing::IsEmpty());
 }
 
@@ -443,7 +447,10 @@ TEST_F(SchedulerTenantsTest, AStreamThatStandsStillIsCutOff) {
   ASSERT_TRUE(writer->Write(request));
   Write(/*with_zeta=*/false);
   const absl::Status end = FromGrpcStatus(writer->Finish());
-  EXPECT_EQ(end.code(), absl::StatusCode::kCancelled) << end;
+  // A busy scheduler may begin with the call when the token is gone already.
+  EXPECT_THAT(end.code(), AnyOf(absl::StatusCode::kCancelled,
+                                absl::StatusCode::kUnauthenticated))
+      << end;
   EXPECT_THAT(ListAs("olga"), ::testing::IsEmpty());
 }
 
