@@ -25,6 +25,11 @@ inline constexpr char kDamagedCheckpoint[] =
 // That says nothing of the checkpoint.
 inline constexpr char kUnseenCheckpoint[] =
     "this member cannot see the checkpoint (is its folder mounted there?)";
+// Deleted: behind the folder of the checkpoint's job, which the member sees,
+// and before the checkpoint's clock. What may be done about it is the same, but
+// for later ones that are there (FoundCheckpoint).
+inline constexpr char kDeletedCheckpoint[] =
+    " is there, but not the checkpoint of clock ";
 
 // "waiting for TEXT", for people; a checkpoint that was not made is not waited
 // for. `text`: JobStatus.waiting_for of a running job, not empty.

@@ -12,6 +12,7 @@
 #include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_search.h"
 #include "common/checkpoint/checkpoint_start.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/state_file.h"
@@ -84,8 +85,10 @@ absl::StatusOr<ShardStarts> StartsFromCheckpoint(
   uint32_t crc32c = 0;
   const absl::StatusOr<CheckpointManifest> manifest =
       ReadManifest(own.empty() ? path : own, &crc32c);
-  if (!manifest.ok())
-    return Annotate(WithFileTrouble(manifest.status()), label);
+  if (!manifest.ok()) {
+    return Annotate(WithManifestTrouble(manifest.status(), assignment, own_dir),
+                    label);
+  }
   SYNCLINE_RETURN_IF_ERROR(
       Annotate(CheckStart(*manifest, crc32c, assignment), label));
   absl::StatusOr<RoutingTable> former =

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_search.h"
 #include "common/job/orphaned_job.h"
 #include "common/system/job_logs.h"
 #include "common/system/log.h"
@@ -79,6 +80,12 @@ void PsCommands::Prepare(const JobAssignment& assignment) {
   DaemonMessage message;
   message.mutable_prepared()->set_job_id(assignment.job_id());
   message.mutable_prepared()->set_attempt(assignment.attempt());
+  if (assignment.has_start_from()) {
+    for (FoundCheckpoint& found :
+         FindInsteadOfStart(assignment, checkpoint_dir_)) {
+      *message.mutable_prepared()->add_found() = std::move(found);
+    }
+  }
   if (!opened.ok()) {
     LogWarning("job not opened").Job(assignment.job_id()).Status(opened);
     message.mutable_prepared()->add_problems(std::string(opened.message()));

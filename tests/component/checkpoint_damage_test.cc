@@ -69,9 +69,20 @@ TEST_F(CheckpointFailureTest, EachDamageIsNamedAndNothingIsServed) {
   bytes[bytes.size() / 2] ^= 1;
   ASSERT_OK(WriteFileAtomically(manifest, bytes));
   expect(StartFrom(*info), absl::StatusCode::kDataLoss, manifest);
+  // Retention deletes so: the manifest first.
+  const auto expect_deleted = [&] {
+    const absl::Status status = StartFrom(*info);
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr(absl::StrCat("checkpoint ", info->path(), ": ", JobFolder(),
+                               kDeletedCheckpoint, info->clock())));
+  };
   fs::remove(manifest);
-  expect(StartFrom(*info), absl::StatusCode::kNotFound, info->path());
+  expect_deleted();
   fs::remove_all(info->path());
+  expect_deleted();
+  fs::remove_all(JobFolder());
   expect(StartFrom(*info), absl::StatusCode::kNotFound, info->path());
 }
 

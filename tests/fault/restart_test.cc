@@ -2,19 +2,23 @@
 // SYNC the model that it trains has the same bits as that of a job that nothing
 // happened to; so has one that was cancelled and resumed, also on another
 // number of ps. A checkpoint that cannot be written costs no job, one that
-// cannot be read gives way to the one before it. Method: the real executables,
+// cannot be read gives way to the one before it, and one that is gone to later
+// ones that the scheduler has not heard of. Method: the real executables,
 // SIGKILL in the middle of an epoch, once a checkpoint is whole and later steps
 // are made.
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/random.h"
@@ -96,6 +100,24 @@ class RestartTest : public testing::Test {
     const auto bytes = ReadFile(*file, kModelBytesMax);
     EXPECT_OK(bytes);
     return bytes.value_or("");
+  }
+  // Of the job's checkpoints on the disk, in order.
+  std::vector<int64_t> WholeClocks(const std::string& id) const {
+    std::vector<int64_t> clocks;
+    std::error_code error;
+    std::filesystem::directory_iterator entry(absl::StrCat(folder_, "/", id),
+                                              error);
+    for (; !error && entry != std::filesystem::directory_iterator();
+         entry.increment(error)) {
+      int64_t clock = 0;
+      if (absl::SimpleAtoi(entry->path().filename().string().substr(0, 12),
+                           &clock) &&
+          std::filesystem::exists(entry->path() / "manifest", error)) {
+        clocks.push_back(clock);
+      }
+    }
+    std::sort(clocks.begin(), clocks.end());
+    return clocks;
   }
   static std::string DaemonOf(const Participant& participant) {
     const Task& task = participant.member().task();
@@ -225,6 +247,37 @@ TEST_F(RestartTest, AMemberThatDiesWhileTheSchedulerIsAwaySendsTheJobBack) {
               AllOf(HasSubstr("does not answer at its address any more; the "
                               "scheduler was restarted at "),
                     HasSubstr("attempt 2 goes on from the checkpoint")));
+}
+
+// Those that it knows are deleted for those that are made while it is away, and
+// the only process that could tell of them is lost.
+TEST_F(RestartTest, CheckpointsThatTheSchedulerHasNotHeardOfAreFound) {
+  const std::string reference = ModelOf(Submit(Mlp("reference"), MlpText()));
+  JobSpec job = Mlp("unheard");
+  job.mutable_checkpoint()->set_keep_last(2);
+  job.mutable_restart()->set_max(1);
+  const std::string id = Submit(job, MlpText());
+  const JobStatus before = AwaitCheckpoint(id, kEvery);
+  ASSERT_GT(before.checkpoints_size(), 0);
+  cluster_.daemon("scheduler").Signal(SIGKILL);
+  ASSERT_TRUE(cluster_.daemon("scheduler")
+                  .WaitUntil(absl::Now() + absl::Seconds(30))
+                  .has_value());
+  // It may have heard of one more.
+  const int64_t known = before.checkpoints().rbegin()->clock() + kEvery;
+  ASSERT_TRUE(Eventually(kPatience, [&] {
+    const std::vector<int64_t> clocks = WholeClocks(id);
+    return clocks.size() >= 2 && clocks[0] > known;
+  }));
+  cluster_.daemon(DaemonOf(before.workers(0))).Signal(SIGKILL);
+  ASSERT_OK(cluster_.StartDaemon("scheduler"));
+  EXPECT_TRUE(ModelOf(id) == reference);
+  ASSERT_OK_AND_ASSIGN(const JobStatus after, cluster_.Get(id));
+  EXPECT_EQ(after.attempt(), 3u);
+  EXPECT_THAT(after.ShortDebugString(),
+              AllOf(HasSubstr(" is gone, and later ones are there: ps "),
+                    HasSubstr(": it was deleted; the last whole one there"),
+                    HasSubstr("(the last one there)")));
 }
 
 // Workers are cut where they are, and epochs end among the checkpoints.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_search.h"
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_problems.h"
 #include "common/job/local_rules.h"
@@ -157,7 +158,10 @@ class Preparation {
     CheckCheckpointFolder();
     if (job_.assignment.has_start_from()) {
       const absl::Status start = CheckStartFiles(*blocks);
-      if (!start.ok()) problems_.emplace_back(start.message());
+      if (!start.ok()) {
+        problems_.emplace_back(start.message());
+        job_.found = FindInsteadOfStart(job_.assignment, /*own_dir=*/"");
+      }
     } else if (job_.assignment.start_clock() > 0) {
       problems_.push_back(absl::StrCat(
           "assignment: start_clock is ", job_.assignment.start_clock(),

@@ -54,6 +54,8 @@ struct PreparedJob {
   // If the job has one: the evaluator's, or the chief's where there is none.
   std::unique_ptr<Dataset> test;
   DataFingerprint data;  // of those that are there
+  // JobPrepared.found, with a problem.
+  std::vector<FoundCheckpoint> found;
 
   // Keeps the memory that gRPC's slices point into. The executor goes last.
   std::shared_ptr<const void> memory() const {

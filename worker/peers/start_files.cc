@@ -9,6 +9,7 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_search.h"
 #include "common/checkpoint/checkpoint_start.h"
 #include "common/checkpoint/state_file.h"
 #include "common/state/shard_state_reader.h"
@@ -57,7 +58,9 @@ absl::StatusOr<std::shared_ptr<const StartFiles>> StartFiles::Open(
   uint32_t crc32c = 0;
   absl::StatusOr<CheckpointManifest> manifest = ReadManifest(path, &crc32c);
   if (!manifest.ok()) {
-    return Annotate(WithFileTrouble(manifest.status()), named);
+    return Annotate(
+        WithManifestTrouble(manifest.status(), assignment, /*own_dir=*/""),
+        named);
   }
   SYNCLINE_RETURN_IF_ERROR(
       Annotate(CheckStart(*manifest, crc32c, assignment), named));

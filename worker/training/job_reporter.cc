@@ -31,12 +31,14 @@ void JobReporter::SendPrepared(const PreparedJob& job) const {
   send_(std::move(message));
 }
 
-void JobReporter::SendRefused(const std::vector<std::string>& problems) const {
+void JobReporter::SendRefused(const std::vector<std::string>& problems,
+                              const std::vector<FoundCheckpoint>& found) const {
   DaemonMessage message;
   JobPrepared* const prepared = message.mutable_prepared();
   prepared->set_job_id(assignment_.job_id());
   prepared->set_attempt(assignment_.attempt());
   prepared->mutable_problems()->Add(problems.begin(), problems.end());
+  prepared->mutable_found()->Add(found.begin(), found.end());
   send_(std::move(message));
 }
 

@@ -25,7 +25,8 @@ class JobReporter {
   // The job is ready to run.
   void SendPrepared(const PreparedJob& job) const;
   // The job is refused. REQUIRES: `problems` is not empty.
-  void SendRefused(const std::vector<std::string>& problems) const;
+  void SendRefused(const std::vector<std::string>& problems,
+                   const std::vector<FoundCheckpoint>& found) const;
   void SendProgress(const WorkerProgress& progress) const;
   // The chief's of a job without ps, in place of the reports of ps.
   void SendLeftOut(const ParameterExchange::LeftOut& left_out) const;

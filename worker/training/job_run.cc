@@ -189,8 +189,10 @@ void JobRun::Execute() {
         .Field("problem", problem);
   }
   const std::string log_name = job_ != nullptr ? LogName(*job_) : "";
+  std::vector<FoundCheckpoint> found;
+  if (job_ != nullptr) found = std::move(job_->found);
   if (!problems.empty()) ReleaseMemory();
-  if (!stopped && !problems.empty()) reporter_.SendRefused(problems);
+  if (!stopped && !problems.empty()) reporter_.SendRefused(problems, found);
   if (!stopped && problems.empty()) reporter_.SendPrepared(*job_);
 
   if (problems.empty()) WarnOfLargeSteps();

@@ -67,6 +67,8 @@ struct Attempt {
   // Why the next attempt is to have another number of workers, as people have
   // asked during this one; empty: they have not.
   std::string scaled;
+  // JobPrepared.found, of each member that has found some.
+  std::vector<std::vector<FoundCheckpoint>> found;
   // A member has a problem with preparing; the other members may answer until
   // then.
   absl::Time refused_by = absl::InfiniteFuture();

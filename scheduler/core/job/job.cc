@@ -234,6 +234,10 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
        attempt_->data.Add(MemberText(member->member()), prepared.data())) {
     member->problems.push_back(std::move(problem));
   }
+  if (!prepared.found().empty()) {
+    attempt_->found.emplace_back(prepared.found().begin(),
+                                 prepared.found().end());
+  }
   // With a problem the job is lost, but the others may have some to add.
   if (!member->problems.empty()) {
     attempt_->refused_by = std::min(attempt_->refused_by, now + options_.grace);
@@ -255,6 +259,14 @@ void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
                                 " cannot be read: ", problems),
                    "the checkpoint before it", now, actions);
   }
+  if (TakeFoundCheckpoints(now, actions) &&
+      IsUnseen(each, attempt_->start, status_)) {
+    return Abandon(
+        absl::StrCat("warning: the checkpoint in ",
+                     attempt_->start.from->path(),
+                     " is gone, and later ones are there: ", problems),
+        "the last one there", now, actions);
+  }
   const bool is_of_orphans =
       !each.empty() && absl::c_all_of(each, IsOfOrphanedJob);
   if (!is_of_orphans && GoBackToWorkersThatRan(problems, now, actions)) return;
@@ -264,6 +276,22 @@ void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
   const bool is_retryable =
       has_fewer || is_of_orphans || IsUnseen(each, attempt_->start, status_);
   Fail(problems, is_retryable ? kExitRetryable : kExitFailed, now, actions);
+}
+
+bool Job::TakeFoundCheckpoints(absl::Time now, ClusterActions* actions) {
+  // With folders of their own all ps must have it; one folder is the same for
+  // all that see it.
+  if (status_.spec().checkpoint().directory().empty() &&
+      attempt_->found.size() < static_cast<size_t>(status_.ps_size())) {
+    return false;
+  }
+  if (!TakeFound(FoundByAll(attempt_->found), attempt_->start, now, &status_)) {
+    return false;
+  }
+  // The record may be older than the attempt that has made them.
+  RaiseAttempt(NextStart(status_).from->attempt());
+  actions->push_back(PersistJob{id()});
+  return true;
 }
 
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {
@@ -643,8 +671,8 @@ void Job::Abandon(absl::string_view reason, absl::string_view which,
   Transition(QUEUED,
              absl::StrCat(
                  Utf8Shortened(reason, kRestartBytesMax), kNextAttempt,
-                 status_.attempt() + 1, " goes on ", StartText(status_), " (",
-                 which, ")",
+                 std::max(status_.attempt(), attempt_floor_) + 1, " goes on ",
+                 StartText(status_), " (", which, ")",
                  ForgetBest(&status_)
                      ? "\nwarning: best.onnx will be the best from there on: "
                        "the parameters of evaluations before it were with the "

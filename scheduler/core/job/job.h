@@ -62,7 +62,9 @@ struct JobRecord {
 // job's last checkpoint, or from what the job starts from, if it has none;
 // evaluations of later clocks, which the one before has made, are forgotten
 // when it is abandoned. If the checkpoint is damaged, the next attempt starts
-// from the one before it; if a ps cannot see it, the next one tries it again.
+// from the one before it; if a ps cannot see it, the next one tries it again;
+// if it was deleted, and later ones are there, the next one starts from the
+// last of these.
 // Artifacts stay until the same name is stored again.
 // max_seconds counts from the first attempt that this scheduler has seen, or,
 // of an attempt that it took up, from the job's first one.
@@ -364,6 +366,9 @@ class Job {
   void EndIfAllGone(absl::Time now, ClusterActions* actions);
   bool AllAreDone() const;
   void FailUnprepared(absl::Time now, ClusterActions* actions);
+  // The present attempt's checkpoint is gone, and members have found later
+  // ones: the record has them. False: it has not changed.
+  bool TakeFoundCheckpoints(absl::Time now, ClusterActions* actions);
   // job_scale.cc. The members of an attempt with more workers than ran before,
   // or with as many as people have just said, have `problems`: the job goes
   // back to the number that ran. False: it is not such an attempt; nothing has

@@ -1,18 +1,23 @@
 #include "scheduler/core/job/job_checkpoints.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/start_validator.h"
+#include "scheduler/core/job/regime_history.h"
 
 namespace syncline::scheduler {
 namespace {
 
 // checkpoint.directory has at most 1,024.
 constexpr size_t kPathBytesMax = 1200;
+// Of a manifest; the next attempt's number is larger.
+constexpr uint32_t kAttemptMax = 1'000'000;
 
 template <typename Predicate>
 bool RemoveIf(JobStatus* job, Predicate predicate) {
@@ -20,6 +25,22 @@ bool RemoveIf(JobStatus* job, Predicate predicate) {
   const int before = all->size();
   all->erase(std::remove_if(all->begin(), all->end(), predicate), all->end());
   return all->size() != before;
+}
+
+absl::string_view FolderOf(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == absl::string_view::npos ? "" : path.substr(0, slash);
+}
+
+// By this job, behind `start`: not by an attempt that it has gone back from,
+// nor by an earlier job that had the same id.
+bool WasMadeAfter(const CheckpointInfo& start, const CheckpointInfo& other) {
+  return FolderOf(other.path()) == FolderOf(start.path()) &&
+         other.path().size() <= kPathBytesMax &&
+         other.clock() > start.clock() && other.attempt() >= start.attempt() &&
+         other.attempt() <= kAttemptMax &&
+         std::pair(other.time().seconds(), other.time().nanos()) >=
+             std::pair(start.time().seconds(), start.time().nanos());
 }
 
 }  // namespace
@@ -106,12 +127,67 @@ bool DropDamaged(absl::Span<const std::string> problems, JobStatus* job) {
   return is_damaged;
 }
 
+std::vector<FoundCheckpoint> FoundByAll(
+    absl::Span<const std::vector<FoundCheckpoint>> lists) {
+  std::vector<FoundCheckpoint> found;
+  if (lists.empty()) return found;
+  for (const FoundCheckpoint& one : lists[0]) {
+    const auto has_it = [&](const std::vector<FoundCheckpoint>& list) {
+      return absl::c_any_of(list, [&](const FoundCheckpoint& other) {
+        return other.checkpoint().path() == one.checkpoint().path() &&
+               other.checkpoint().manifest_crc32c() ==
+                   one.checkpoint().manifest_crc32c();
+      });
+    };
+    if (absl::c_all_of(lists, has_it)) found.push_back(one);
+  }
+  return found;
+}
+
+bool TakeFound(absl::Span<const FoundCheckpoint> found, const StartPoint& start,
+               absl::Time now, JobStatus* job) {
+  if (!start.from.has_value() || job->checkpoints().empty() ||
+      job->checkpoints().rbegin()->path() != start.from->path()) {
+    return false;
+  }
+  const auto is_there = [&](const CheckpointInfo& known) {
+    return absl::c_any_of(found, [&](const FoundCheckpoint& one) {
+      return one.checkpoint().path() == known.path();
+    });
+  };
+  if (is_there(*start.from)) return false;
+  std::vector<const FoundCheckpoint*> later;
+  for (const FoundCheckpoint& one : found) {
+    if (WasMadeAfter(*start.from, one.checkpoint())) later.push_back(&one);
+  }
+  absl::c_sort(later, [](const FoundCheckpoint* a, const FoundCheckpoint* b) {
+    return std::pair(a->checkpoint().attempt(), a->checkpoint().clock()) <
+           std::pair(b->checkpoint().attempt(), b->checkpoint().clock());
+  });
+  // By a regime that is not known it cannot go on.
+  while (!later.empty() && !TakeRegimesOf(*later.back(), now, job)) {
+    later.pop_back();
+  }
+  if (later.empty()) return false;
+  RemoveIf(job, [&](const CheckpointInfo& known) {
+    return FolderOf(known.path()) == FolderOf(start.from->path()) &&
+           !is_there(known);
+  });
+  for (const FoundCheckpoint* const one : later) {
+    WorkerReport report;
+    *report.mutable_checkpoint() = one->checkpoint();
+    TakeCheckpoint(report, /*first_clock=*/0, job, one->checkpoint().attempt());
+  }
+  return true;
+}
+
 bool IsUnseen(absl::Span<const std::string> problems, const StartPoint& start,
               const JobStatus& job) {
   return job.attempt() > 1 && start.from.has_value() && !problems.empty() &&
          absl::c_all_of(problems, [&](const std::string& problem) {
            return absl::StrContains(problem, start.from->path()) &&
-                  absl::StrContains(problem, kUnseenCheckpoint);
+                  (absl::StrContains(problem, kUnseenCheckpoint) ||
+                   absl::StrContains(problem, kDeletedCheckpoint));
          });
 }
 

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
@@ -41,9 +43,21 @@ bool TakeCheckpoint(const WorkerReport& report, int64_t first_clock,
 // if so. A ps that does not see it, or has no room for it, is no reason.
 bool DropDamaged(absl::Span<const std::string> problems, JobStatus* job);
 
+// What all members have found that have found any (JobPrepared.found).
+std::vector<FoundCheckpoint> FoundByAll(
+    absl::Span<const std::vector<FoundCheckpoint>> lists);
+
+// The record's last checkpoint, `start`'s, is not in its folder, where members
+// have found these, by attempt and clock: takes over those that were made after
+// it, with the regimes of the last one, and leaves out what is not there any
+// more. False: there is no later one; nothing has changed.
+bool TakeFound(absl::Span<const FoundCheckpoint> found, const StartPoint& start,
+               absl::Time now, JobStatus* job);
+
 // `problems` with preparing a later attempt than the first are all that a ps
-// does not see its checkpoint (kUnseenCheckpoint), `start`'s: that may go away
-// by itself. With the first it is more likely that the path is wrong.
+// does not see its checkpoint (kUnseenCheckpoint, kDeletedCheckpoint),
+// `start`'s: that may go away by itself. With the first it is more likely that
+// the path is wrong.
 bool IsUnseen(absl::Span<const std::string> problems, const StartPoint& start,
               const JobStatus& job);
 

@@ -1,6 +1,7 @@
 #include "scheduler/core/job/regime_history.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,13 @@ void MakeRoom(JobStatus* job) {
       all->begin(), all->end(),
       [](const RegimeTransition& t) { return !t.error().empty(); });
   all->erase(failed != all->end() ? failed : all->begin() + 1);
+}
+
+// Fields that may be left out are there; none: it cannot be read.
+std::optional<std::string> Plain(const Regime& regime) {
+  const auto read = ReadRegime("regime", regime);
+  if (!read.ok()) return std::nullopt;
+  return ToProto(*read).SerializeAsString();
 }
 
 }  // namespace
@@ -88,6 +96,45 @@ bool TakeRegime(const RegimeTransition& transition, absl::Time now,
   }
   MakeRoom(job);
   *job->add_regimes() = std::move(entry);
+  return true;
+}
+
+bool TakeRegimesOf(const FoundCheckpoint& found, absl::Time now,
+                   JobStatus* job) {
+  const int64_t clock = found.checkpoint().clock();
+  std::vector<Regime> theirs;
+  for (const Regime& regime : found.regimes()) {
+    if (!Plain(regime).has_value() ||
+        (!theirs.empty() &&
+         regime.first_clock() <= theirs.back().first_clock())) {
+      return false;
+    }
+    if (regime.first_clock() <= clock) theirs.push_back(regime);
+  }
+  std::vector<Regime> ours = RegimesInForce(*job);
+  while (!ours.empty() && ours.back().first_clock() > clock) ours.pop_back();
+  // A change at the cut may have come behind the manifest.
+  if (!ours.empty() && ours.back().first_clock() == clock && !theirs.empty() &&
+      theirs.back().first_clock() < clock) {
+    ours.pop_back();
+  }
+  size_t same = 0;
+  while (same < std::min(ours.size(), theirs.size()) &&
+         Plain(ours[same]) == Plain(theirs[same])) {
+    ++same;
+  }
+  if (theirs.empty() || (same == ours.size() && same == theirs.size())) {
+    return true;
+  }
+  for (size_t i = std::min(same, theirs.size() - 1); i < theirs.size(); ++i) {
+    RegimeTransition entry;
+    *entry.mutable_regime() = theirs[i];
+    *entry.mutable_time() = ToTimestamp(now);
+    entry.set_reason(
+        absl::StrCat("as the checkpoint at clock ", clock, " says"));
+    MakeRoom(job);
+    *job->add_regimes() = std::move(entry);
+  }
   return true;
 }
 

@@ -30,6 +30,13 @@ void BeginRegimes(int64_t start_clock, absl::Time now, JobStatus* job);
 bool TakeRegime(const RegimeTransition& transition, absl::Time now,
                 JobStatus* job);
 
+// The job is to go on from this checkpoint, of whose past the record may lack
+// changes: what the checkpoint says of it is added where it differs. False: a
+// regime is not one of this version, or they are not in order; nothing has
+// changed.
+bool TakeRegimesOf(const FoundCheckpoint& found, absl::Time now,
+                   JobStatus* job);
+
 // Somebody, in any attempt, has changed how the job trains, but for what it
 // tries by itself (JobSpec.auto_regime).
 bool WasChangedByOthers(const JobStatus& job);

@@ -13,11 +13,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/orphaned_job.h"
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline::ps {
 namespace {
@@ -184,6 +187,34 @@ TEST_F(PsCommandsTest, ACheckpointThatIsNotThereIsUnseen) {
   EXPECT_THAT(answers_[0].prepared().problems(),
               ElementsAre(HasSubstr(absl::StrCat(
                   ": checkpoint /is/not/mounted: ", kUnseenCheckpoint, ": "))));
+}
+
+// Its place in the scheduler's record may be taken by them.
+TEST_F(PsCommandsTest, WhatIsThereInsteadOfACheckpointIsTold) {
+  const TempDir dir;
+  SchedulerMessage prepare = PrepareOf("j-1", {kIncarnation});
+  JobAssignment* const assignment =
+      prepare.mutable_prepare()->mutable_assignment();
+  assignment->set_attempt(2);
+  assignment->mutable_spec()->mutable_checkpoint()->set_directory(dir.path());
+  assignment->mutable_start_from()->set_path(
+      absl::StrCat(dir.path(), "/j-1/", CheckpointName{5, 1}.ToString()));
+  CheckpointParts parts;
+  parts.cut_id = 2;
+  parts.clocks = {7};
+  parts.shards.resize(1);
+  const std::string path =
+      absl::StrCat(dir.path(), "/j-1/", CheckpointName{7, 2}.ToString());
+  ASSERT_TRUE(MakeDirs(path).ok());
+  ASSERT_TRUE(
+      WriteManifest(path, *EncodeManifest(MakeManifest(*assignment, parts)))
+          .ok());
+  Run({prepare});
+  ASSERT_EQ(answers_.size(), 1u);
+  const JobPrepared& answer = answers_[0].prepared();
+  EXPECT_THAT(answer.problems(), ElementsAre(HasSubstr(kDeletedCheckpoint)));
+  ASSERT_EQ(answer.found_size(), 1);
+  EXPECT_EQ(answer.found(0).checkpoint().path(), path);
 }
 
 TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {

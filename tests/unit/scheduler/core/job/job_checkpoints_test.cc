@@ -1,5 +1,6 @@
 // Goal: a job's record has its checkpoints, by clock, and says what the next
-// attempt starts from. Method: reports of a chief, good and bad.
+// attempt starts from. Method: reports of a chief, good and bad, and what
+// members have found on a disk.
 
 #include "scheduler/core/job/job_checkpoints.h"
 
@@ -10,6 +11,7 @@
 #include "common/job/checkpoint_trouble.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "scheduler/core/job/regime_history.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -158,6 +160,100 @@ TEST(JobCheckpointsTest, OneThatIsNotSeenMayBeSeenLater) {
   // Nobody has seen it: its path may be wrong.
   job.set_attempt(1);
   EXPECT_FALSE(IsUnseen({Unseen("/a")}, start, job));
+}
+
+FoundCheckpoint Found(int64_t clock, uint32_t attempt, int64_t second) {
+  FoundCheckpoint found;
+  found.mutable_checkpoint()->set_path(absl::StrCat("/c/j/", clock));
+  found.mutable_checkpoint()->set_clock(clock);
+  found.mutable_checkpoint()->set_attempt(attempt);
+  found.mutable_checkpoint()->mutable_time()->set_seconds(second);
+  return found;
+}
+
+class FoundCheckpointsTest : public ::testing::Test {
+ protected:
+  FoundCheckpointsTest() {
+    job_.set_attempt(3);
+    for (const int64_t clock : {225, 250}) {
+      *job_.add_checkpoints() =
+          Found(clock, /*attempt=*/3, /*second=*/clock).checkpoint();
+    }
+    start_ = NextStart(job_);
+  }
+  bool Take(const std::vector<FoundCheckpoint>& found) {
+    return TakeFound(found, start_, absl::FromUnixSeconds(1000), &job_);
+  }
+
+  JobStatus job_;
+  StartPoint start_;
+};
+
+TEST_F(FoundCheckpointsTest, LaterOnesTakeThePlaceOfTheOneThatIsGone) {
+  EXPECT_TRUE(Take({Found(300, 3, 300), Found(325, 3, 325)}));
+  EXPECT_THAT(Clocks(job_), ElementsAre(300, 325));
+  EXPECT_EQ(NextStart(job_).from->path(), "/c/j/325");
+  // What is not gone stays.
+  start_ = NextStart(job_);
+  EXPECT_TRUE(Take({Found(300, 3, 300), Found(350, 4, 350)}));
+  EXPECT_THAT(Clocks(job_), ElementsAre(300, 350));
+  EXPECT_EQ(NextStart(job_).from->attempt(), 4u);
+}
+
+TEST_F(FoundCheckpointsTest, OnlyThoseMadeAfterItByTheJobCount) {
+  EXPECT_FALSE(Take({}));
+  EXPECT_FALSE(Take({Found(225, 3, 225)})) << "an earlier clock";
+  EXPECT_FALSE(Take({Found(300, 2, 300)})) << "the job has gone back from it";
+  EXPECT_FALSE(Take({Found(300, 3, 249)})) << "of a former job with this id";
+  FoundCheckpoint other = Found(300, 3, 300);
+  other.mutable_checkpoint()->set_path("/c/k/300");
+  EXPECT_FALSE(Take({other})) << "another folder";
+  EXPECT_FALSE(Take({Found(250, 3, 250), Found(300, 3, 300)})) << "is there";
+  EXPECT_THAT(Clocks(job_), ElementsAre(225, 250));
+  // The chief has reported a later one meanwhile.
+  TakeCheckpoint(Whole(275, "/c/j/275"), 0, &job_);
+  EXPECT_FALSE(Take({Found(300, 3, 300)}));
+  EXPECT_THAT(Clocks(job_), ElementsAre(225, 250, 275));
+}
+
+// It starts from what another job has made.
+TEST_F(FoundCheckpointsTest, AJobWithoutAnyOfItsOwnTakesNone) {
+  job_.clear_checkpoints();
+  EXPECT_FALSE(Take({Found(300, 3, 300)}));
+}
+
+TEST_F(FoundCheckpointsTest, TheRegimeOfTheCheckpointHolds) {
+  job_.mutable_spec()->mutable_consistency()->set_mode(ConsistencySpec::SYNC);
+  BeginRegimes(0, absl::UnixEpoch(), &job_);
+  FoundCheckpoint found = Found(300, 3, 300);
+  *found.add_regimes() = RegimesInForce(job_)[0];
+  Regime* const later = found.add_regimes();
+  later->set_first_clock(275);
+  later->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  EXPECT_TRUE(Take({found}));
+  const std::vector<Regime> regimes = RegimesInForce(job_);
+  ASSERT_EQ(regimes.size(), 2u);
+  EXPECT_EQ(regimes[1].first_clock(), 275);
+  EXPECT_EQ(regimes[1].consistency().mode(), ConsistencySpec::ASYNC);
+}
+
+TEST_F(FoundCheckpointsTest, OneOfARegimeThatIsNotKnownIsLeftOut) {
+  FoundCheckpoint found = Found(325, 3, 325);
+  found.add_regimes()->set_group_size(4);
+  EXPECT_TRUE(Take({Found(300, 3, 300), found}));
+  EXPECT_THAT(Clocks(job_), ElementsAre(300));
+}
+
+TEST_F(FoundCheckpointsTest, AllWhoHaveFoundSomeMustHaveIt) {
+  const std::vector<FoundCheckpoint> all = {
+      Found(300, 3, 300), Found(325, 3, 325), Found(350, 3, 350)};
+  FoundCheckpoint other = all[1];
+  other.mutable_checkpoint()->set_manifest_crc32c(7);
+  const auto both = FoundByAll({all, {other, all[2]}});
+  ASSERT_EQ(both.size(), 1u);
+  EXPECT_EQ(both[0].checkpoint().clock(), 350);
+  EXPECT_EQ(FoundByAll({all}).size(), 3u);
+  EXPECT_TRUE(FoundByAll({}).empty());
 }
 
 }  // namespace

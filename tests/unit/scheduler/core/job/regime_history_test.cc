@@ -132,5 +132,37 @@ TEST_F(RegimeHistoryTest, WhatStaysIsInForceOnce) {
   EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC"));
 }
 
+// As of a change that was made while the scheduler was away.
+TEST_F(RegimeHistoryTest, ACheckpointKnowsItsPast) {
+  Take(To(10, ConsistencySpec::ASYNC, 1));
+  FoundCheckpoint found;
+  found.mutable_checkpoint()->set_clock(40);
+  for (const Regime& regime : RegimesInForce(job_)) {
+    *found.add_regimes() = regime;
+  }
+  EXPECT_TRUE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_EQ(job_.regimes_size(), 2) << "it says what is known";
+  // A change at its cut came behind it.
+  Take(To(40, ConsistencySpec::SYNC, 2));
+  EXPECT_TRUE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC", "40 SYNC"));
+  *found.add_regimes() = To(30, ConsistencySpec::SYNC, 3).regime();
+  EXPECT_TRUE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC", "30 SYNC"));
+  EXPECT_THAT(job_.regimes().rbegin()->reason(),
+              HasSubstr("the checkpoint at clock 40 says"));
+  // One that lacks what the record has: the job had gone back.
+  found.mutable_regimes()->DeleteSubrange(1, 2);
+  EXPECT_TRUE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC"));
+  // Not in order, or none that this version has.
+  *found.add_regimes() = found.regimes(0);
+  EXPECT_FALSE(TakeRegimesOf(found, now_, &job_));
+  found.mutable_regimes(1)->set_first_clock(20);
+  found.mutable_regimes(1)->set_group_size(4);
+  EXPECT_FALSE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC"));
+}
+
 }  // namespace
 }  // namespace syncline::scheduler

@@ -1,0 +1,40 @@
+#ifndef SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_SEARCH_H_
+#define SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_SEARCH_H_
+
+// What there is of a job's checkpoints where the one is gone that an attempt is
+// to start from: retention has deleted it, for later ones that the scheduler
+// does not know, since it was away or its state is an old one. Blocks for as
+// long as the disk does. REQUIRES of all: the assignment has start_from.
+//
+// `own_dir` is a ps' --checkpoint-dir. It counts where the job has no
+// checkpoint.directory, and may be empty.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proto/job.pb.h"
+
+namespace syncline {
+
+// Of more, those that were made last.
+inline constexpr size_t kFoundCheckpointsMax = 100;
+
+// Whole checkpoints of the assignment's job and model in the folder where
+// start_from should be, by attempt and then clock. Empty: it is the first
+// attempt, whose checkpoint is another job's; or start_from is there. Where
+// each ps has a folder of its own some may still have start_from: there each
+// says what it has.
+std::vector<FoundCheckpoint> FindInsteadOfStart(const JobAssignment& assignment,
+                                                const std::string& own_dir);
+
+// `status`, of reading start_from's manifest, as WithFileTrouble has it; with
+// kDeletedCheckpoint, and what is there instead, if it is NotFound and the
+// folder of the checkpoint's job is there.
+absl::Status WithManifestTrouble(const absl::Status& status,
+                                 const JobAssignment& assignment,
+                                 const std::string& own_dir);
+
+}  // namespace syncline
+
+#endif  // SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_SEARCH_H_
