@@ -12,7 +12,8 @@ enum class CutUse { kEvaluation, kCheckpoint, kRegime, kRouting };
 inline absl::string_view CutUseName(CutUse use) {
   switch (use) {
     case CutUse::kEvaluation:
-      return "evaluation";
+      // Each epoch ends in one, also of a job that evaluates nothing.
+      return "epoch";
     case CutUse::kCheckpoint:
       return "checkpoint";
     case CutUse::kRegime:

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/system/file.h"
@@ -9,6 +10,12 @@
 #include "common/system/log.h"
 
 namespace syncline {
+
+absl::Status CheckHasText(absl::string_view text, absl::string_view meaning) {
+  if (!absl::StripAsciiWhitespace(text).empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "it is empty; a file with a comment line (#) says that ", meaning));
+}
 
 absl::Status ReloadedFile::Look(
     absl::FunctionRef<absl::Status(absl::string_view)> take, absl::Time now) {

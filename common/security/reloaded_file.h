@@ -12,6 +12,11 @@
 
 namespace syncline {
 
+// InvalidArgument if a file has nothing but white space: an editor or a full
+// disk has cut it off. `meaning` is what a file with a comment alone says:
+// "there are no limits".
+absl::Status CheckHasText(absl::string_view text, absl::string_view meaning);
+
 // A small text file that is read again when it changes. The content that could
 // be used last stays in force while the file is broken or away. Each broken
 // version is an error in the log, with the path and the cause, and again each

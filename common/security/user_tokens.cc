@@ -192,6 +192,8 @@ absl::Status UserTokens::ReadLocked() {
   std::optional<std::vector<TokenEntry>> read;
   SYNCLINE_RETURN_IF_ERROR(
       file_.Look([&](absl::string_view text) -> absl::Status {
+        // `synctl token` writes a comment, also where no token is left.
+        SYNCLINE_RETURN_IF_ERROR(CheckHasText(text, "nobody has a token"));
         SYNCLINE_ASSIGN_OR_RETURN(read, ParseTokens(text));
         return absl::OkStatus();
       }));

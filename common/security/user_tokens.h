@@ -93,7 +93,8 @@ absl::Status CheckRole(const TokenEntry& entry, absl::string_view path);
 // Thread-safe.
 class UserTokens {
  public:
-  // Errors: as ParseTokens, and those of reading the file.
+  // Errors: as ParseTokens; InvalidArgument: the file is empty; those of
+  // reading it.
   static absl::StatusOr<std::unique_ptr<UserTokens>> Open(
       const std::string& path);
 

@@ -46,6 +46,10 @@ uint64_t PaddingOf(uint64_t bytes) {
   return (kBlock - bytes % kBlock) % kBlock;
 }
 
+bool IsZero(absl::string_view bytes) {
+  return absl::c_all_of(bytes, [](char c) { return c == '\0'; });
+}
+
 void Set(std::string* header, size_t at, absl::string_view text) {
   std::memcpy(header->data() + at, text.data(), text.size());
 }
@@ -209,13 +213,35 @@ absl::Status TarReader::Skip(uint64_t bytes) {
   return absl::OkStatus();
 }
 
+absl::Status TarReader::CheckEnd() {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string second, ReadBytes(kBlock));
+  if (!IsZero(second)) {
+    return Damaged("one block of zeros is within it; its end has two");
+  }
+  // Writers fill the last record up with zeros. A second archive there is one
+  // that some readers take for a part of the first.
+  std::string rest(1 << 16, '\0');
+  size_t bytes = 0;
+  do {
+    bytes = std::fread(rest.data(), 1, rest.size(), file_.get());
+    if (!IsZero(absl::string_view(rest).substr(0, bytes))) {
+      return Damaged("something comes after its end");
+    }
+  } while (bytes == rest.size());
+  if (std::ferror(file_.get()) != 0) return FileError(errno, "read", path_);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<TarEntry>> TarReader::Next() {
   std::string long_name;
   for (;;) {
     SYNCLINE_RETURN_IF_ERROR(Skip(left_ + padding_));
     left_ = padding_ = 0;
     SYNCLINE_ASSIGN_OR_RETURN(const std::string header, ReadBytes(kBlock));
-    if (header == std::string(kBlock, '\0')) return std::nullopt;
+    if (IsZero(header)) {
+      SYNCLINE_RETURN_IF_ERROR(CheckEnd());
+      return std::nullopt;
+    }
     if (OctalOf(absl::string_view(header).substr(kSum, kSumBytes)) !=
         SumOf(header)) {
       return Damaged("a header is damaged, or it is no archive of tar");

@@ -47,11 +47,12 @@ class TarReader {
   static absl::StatusOr<std::unique_ptr<TarReader>> Open(
       const std::string& path);
 
-  // The next file; none: the archive has ended as it should. The unread rest of
-  // the file before is skipped. Errors: DataLoss: the archive is cut off or
-  // damaged, a number in it is not written as tar writes it, or the file is no
-  // archive; FailedPrecondition: it is refused, with
-  // the name of the entry.
+  // The next file; none: the archive has ended as it should, with its two
+  // blocks of zeros and no other content behind them. Then it is not called
+  // again. The unread rest of the file before is skipped. Errors: DataLoss: the
+  // archive is cut off or damaged, a number in it is not written as tar writes
+  // it, something comes after its end, or the file is no archive;
+  // FailedPrecondition: it is refused, with the name of the entry.
   absl::StatusOr<std::optional<TarEntry>> Next();
   // The next bytes of the file, at most `bytes_max`; empty: the file has ended.
   // Errors: DataLoss: the archive is cut off.
@@ -66,6 +67,8 @@ class TarReader {
   absl::Status Damaged(const std::string& what) const;
   absl::StatusOr<std::string> ReadBytes(size_t bytes);
   absl::Status Skip(uint64_t bytes);
+  // After the first block of zeros.
+  absl::Status CheckEnd();
 
   const std::string path_;
   const std::unique_ptr<std::FILE, Close> file_;

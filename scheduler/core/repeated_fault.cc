@@ -108,7 +108,7 @@ std::string MissingMembers(absl::string_view line) {
   return absl::StrCat(kMissing, absl::StrJoin(missing, ", "));
 }
 
-// "... waiting for the end of the evaluation cut at clock 6 by evaluator:0
+// "... waiting for the end of the epoch cut at clock 6 by evaluator:0
 // (last heard of ...)".
 std::string HeldCut(absl::string_view line) {
   constexpr absl::string_view kEnd = "waiting for the end of the ";

@@ -27,6 +27,7 @@ absl::StatusOr<std::optional<TenantQuotas>> QuotaFile::Read() {
   std::optional<TenantQuotas> read;
   SYNCLINE_RETURN_IF_ERROR(
       file_.Look([&](absl::string_view text) -> absl::Status {
+        SYNCLINE_RETURN_IF_ERROR(CheckHasText(text, "there are no limits"));
         SYNCLINE_ASSIGN_OR_RETURN(read, TenantQuotas::Parse(text));
         return absl::OkStatus();
       }));

@@ -21,7 +21,8 @@ class QuotaFile {
  public:
   static constexpr absl::Duration kLookPeriod = absl::Seconds(2);
 
-  // Errors: TenantQuotas::Parse's with the path, and those of reading it.
+  // Errors: TenantQuotas::Parse's with the path; InvalidArgument: it is empty;
+  // those of reading it.
   static absl::StatusOr<std::unique_ptr<QuotaFile>> Open(
       const std::string& path);
 

@@ -280,7 +280,13 @@ absl::StatusOr<StateFindings> CheckArchive(const std::string& path) {
 
 absl::StatusOr<StateFindings> CheckState(const std::string& path) {
   std::error_code error;
-  if (fs::is_directory(path, error)) return CheckFolder(path);
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_directory(status)) return CheckFolder(path);
+  // Opening a pipe would wait for whoever writes to it.
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is neither a file nor a folder"));
+  }
   return CheckArchive(path);
 }
 

@@ -26,9 +26,10 @@ struct StateFindings {
 // changing either. A folder may be in use; then what changes meanwhile may look
 // wrong, but links are looked at again before they are called so. The database
 // of an archive is unpacked into a temporary folder. Errors: NotFound: there is
-// no such state; DataLoss: the archive is cut off, or the database cannot be
-// opened; Unavailable: the folder changes faster than it can be looked at;
-// FailedPrecondition, with the name: it has a symbolic link, a hard link to a
+// no such state; DataLoss: the archive is cut off, has something after its end,
+// or the database cannot be opened; Unavailable: the folder changes faster than
+// it can be looked at; FailedPrecondition, with the name: it is a pipe or a
+// device, which is not opened, or it has a symbolic link, a hard link to a
 // file that is not in the folder, a device, a name that leads out of the
 // folder, or a name twice. A state has none of these, and a scheduler or `tar`
 // could follow them to files elsewhere.

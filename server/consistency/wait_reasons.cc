@@ -31,7 +31,13 @@ std::string WaitReasons::OfPush(const ShardCall& call) const {
   }
   if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
       cut != nullptr) {
-    return OfCut(*cut);
+    // The chief lets go of an epoch's end once it has changed the regime there.
+    const CutSchedule::Cut* change = cuts_.RegimeCut();
+    const bool changes_first =
+        change != nullptr && cut->passed && change->passed &&
+        cut->use == CutUse::kEvaluation && !IsEvaluators(*cut) &&
+        clock >= change->clocks[call.rank];
+    return OfCut(changes_first ? *change : *cut);
   }
   if (sync_.IsReducing()) return sync_.ReductionText();
   if (sync_.AwaitsSet()) return OfSet();
@@ -123,11 +129,13 @@ std::string WaitReasons::Standing(uint32_t rank) const {
                       ", ", standing, ")");
 }
 
+bool WaitReasons::IsEvaluators(const CutSchedule::Cut& cut) const {
+  return options_.evaluator.has_value() && cut.use == CutUse::kEvaluation;
+}
+
 std::string WaitReasons::CutterText(const CutSchedule::Cut& cut) const {
-  const bool is_evaluators =
-      options_.evaluator.has_value() && cut.use == CutUse::kEvaluation;
   const uint32_t rank =
-      is_evaluators ? static_cast<uint32_t>(workers_.size()) : 0;
+      IsEvaluators(cut) ? static_cast<uint32_t>(workers_.size()) : 0;
   const std::string& name = options_.caller(rank).name;
   const std::string activity = ActivityText(rank);
   return activity.empty()

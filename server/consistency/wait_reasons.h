@@ -55,6 +55,8 @@ class WaitReasons {
   // The active workers that lack something, and how far they are.
   std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
   std::string Standing(uint32_t rank) const;
+  // The job's evaluator ends it; else the chief does.
+  bool IsEvaluators(const CutSchedule::Cut& cut) const;
   // The participant that ends the cut, and its last report.
   std::string CutterText(const CutSchedule::Cut& cut) const;
   std::string ActivityText(uint32_t rank) const;

@@ -178,7 +178,7 @@ TEST_P(BusyEvaluatorTest, ThatHangsIsNamedWithWhatItWasDoing) {
   const absl::Status waited = Step(other.get());
   EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(waited.message()),
-              AllOf(HasSubstr("the end of the evaluation cut at clock 0 by "
+              AllOf(HasSubstr("the end of the epoch cut at clock 0 by "
                               "evaluator:0 at 10.0.0.2:1"),
                     HasSubstr("last heard of evaluating clock 0, 3 of 10")));
 }

@@ -117,18 +117,19 @@ absl::Status ResultUpload::WriteFile(const std::string& name,
                                      const Write& write) {
   for (;;) {
     if (stopped()) return absl::CancelledError("stopped");
-    absl::Status written = WriteOnce(name, write);
+    const absl::Status written = WriteOnce(name, write);
     if (written.ok()) return written;
     // Half a file is of no use, and takes room.
     RemoveTree(PathOf(name)).IgnoreError();
-    written = Annotate(written, absl::StrCat("writing ", name));
     LogWarning("a result cannot be written")
         .Job(options_.job_id)
         .Field("name", name)
-        .Field("folder", options_.folder)
+        .Field("path", PathOf(name))
         .Status(written);
-    if (!absl::IsResourceExhausted(written) || !Pause(name, written)) {
-      return stopped() ? absl::CancelledError("stopped") : written;
+    if (!absl::IsResourceExhausted(written) ||
+        !Pause(name, Whereabouts::kInMemory, written)) {
+      return stopped() ? absl::CancelledError("stopped")
+                       : Annotate(written, absl::StrCat("writing ", name));
     }
   }
 }
@@ -165,7 +166,7 @@ absl::Status ResultUpload::Upload(const std::string& name) {
         .Field("name", name)
         .Field("kept_as", PathOf(name))
         .Status(uploaded);
-    if (IsFinal(uploaded) || !Pause(name, uploaded)) {
+    if (IsFinal(uploaded) || !Pause(name, Whereabouts::kInFile, uploaded)) {
       if (dropped()) return absl::CancelledError("stopped");
       GiveUp(name, uploaded);
       return stopped() ? absl::CancelledError("stopped") : absl::OkStatus();
@@ -216,13 +217,14 @@ void ResultUpload::GiveUp(const std::string& name, const absl::Status& why) {
   last_failure_ = why;
 }
 
-bool ResultUpload::Pause(const std::string& name, const absl::Status& why) {
+bool ResultUpload::Pause(const std::string& name, Whereabouts whereabouts,
+                         const absl::Status& why) {
   const absl::Time now = MonotonicNow();
   if (failures_ == 0) give_up_at_ = now + options_.limit;
   Random random(EntropySeed());
   const absl::Time next =
       now + BackoffDelay(options_.backoff, failures_++, random.Uniform());
-  SayWaiting(name, why, now);
+  SayWaiting(name, whereabouts, why, now);
   const bool is_worth_it = next < give_up_at_;
   absl::Time say_at = now + options_.say_period;
   while (is_worth_it) {
@@ -235,19 +237,31 @@ bool ResultUpload::Pause(const std::string& name, const absl::Status& why) {
     }
     if (MonotonicNow() >= next) return true;
     say_at = MonotonicNow() + options_.say_period;
-    SayWaiting(name, why, MonotonicNow());
+    SayWaiting(name, whereabouts, why, MonotonicNow());
   }
   return false;
 }
 
-void ResultUpload::SayWaiting(const std::string& name, const absl::Status& why,
-                              absl::Time now) {
-  Say(absl::StrCat(
-      name, " is on ", options_.hostname, " as ", PathOf(name),
-      " until the scheduler has it (given up in ",
-      absl::FormatDuration(absl::Trunc(
-          std::max(give_up_at_ - now, absl::ZeroDuration()), absl::Seconds(1))),
-      "): ", why.message()));
+void ResultUpload::SayWaiting(const std::string& name, Whereabouts whereabouts,
+                              const absl::Status& why, absl::Time now) {
+  const std::string path = PathOf(name);
+  const std::string left = absl::StrCat(
+      "given up in ", absl::FormatDuration(absl::Trunc(
+                          std::max(give_up_at_ - now, absl::ZeroDuration()),
+                          absl::Seconds(1))));
+  switch (whereabouts) {
+    case Whereabouts::kInMemory:
+      return Say(absl::StrCat(
+          name, " is in memory alone, as it cannot be written on ",
+          options_.hostname, ": make room in ",
+          std::filesystem::path(path).parent_path().string(),
+          " and leave the job's processes running; it is tried again (", left,
+          "): ", why.message()));
+    case Whereabouts::kInFile:
+      return Say(absl::StrCat(name, " is on ", options_.hostname, " as ", path,
+                              " until the scheduler has it (", left,
+                              "): ", why.message()));
+  }
 }
 
 void ResultUpload::Say(const std::string& activity) {

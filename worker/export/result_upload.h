@@ -49,8 +49,9 @@ class ResultUpload {
   ResultUpload& operator=(const ResultUpload&) = delete;
 
   // Writes the file and stores it as the artifact `name`. A disk that is full,
-  // here or there, is waited for. OK also where it was given up: Finish says
-  // so. Errors: Cancelled: stopped; those of `write`, but ResourceExhausted.
+  // here or there, is waited for. OK also where storing was given up: Finish
+  // says so. Errors: Cancelled: stopped; those of `write`, ResourceExhausted
+  // once there has been no room here for `limit`.
   absl::Status Put(const std::string& name, const Write& write);
 
   // OK: everything is stored. Else the last error, with the host and the path
@@ -78,14 +79,16 @@ class ResultUpload {
   absl::Status UploadOnce(const std::string& name);
   void Keep();
   void GiveUp(const std::string& name, const absl::Status& why);
+  // Where a result is while it is waited for.
+  enum class Whereabouts { kInMemory, kInFile };
   // `why` has just happened to `name`. True: it is worth another attempt, and
   // the pause before it is over. False: stopped, or it has taken too long.
-  bool Pause(const std::string& name, const absl::Status& why)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  bool Pause(const std::string& name, Whereabouts whereabouts,
+             const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   void OnStored();
   void Say(const std::string& activity);
-  void SayWaiting(const std::string& name, const absl::Status& why,
-                  absl::Time now);
+  void SayWaiting(const std::string& name, Whereabouts whereabouts,
+                  const absl::Status& why, absl::Time now);
   bool stopped() const ABSL_LOCKS_EXCLUDED(mu_);
   bool dropped() const ABSL_LOCKS_EXCLUDED(mu_);
 

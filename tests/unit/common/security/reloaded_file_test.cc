@@ -116,5 +116,16 @@ TEST_F(ReloadedFileTest, AFileThatStaysBrokenIsToldEachHour) {
   EXPECT_EQ(ErrorsOf(3).size(), 0u);
 }
 
+TEST(CheckHasTextTest, AnEmptyFileSaysNothingAndACommentDoes) {
+  for (const char* empty : {"", "\n", " \t\r\n\n"}) {
+    const absl::Status status = CheckHasText(empty, "nobody may call");
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              "it is empty; a file with a comment line (#) says that nobody "
+              "may call");
+  }
+  EXPECT_OK(CheckHasText("# nobody\n", "nobody may call"));
+}
+
 }  // namespace
 }  // namespace syncline

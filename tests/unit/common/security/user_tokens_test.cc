@@ -189,6 +189,28 @@ TEST_F(TokenFileTest, ABrokenFileLeavesTheTokensAsTheyWere) {
   EXPECT_FALSE((*tokens)->Find(token_, kNow).ok());
 }
 
+// By an editor that writes in place, or a full disk.
+TEST_F(TokenFileTest, AFileThatIsEmptiedLeavesTheTokensAsTheyWere) {
+  Write({viewer_});
+  const auto tokens = UserTokens::Open(path_);
+  ASSERT_OK(tokens);
+  for (const char* empty : {"", "\n \n"}) {
+    ::testing::internal::CaptureStderr();
+    ASSERT_OK(WriteFileAtomically(path_, empty));
+    EXPECT_OK((*tokens)->Find(token_, kNow));
+    EXPECT_FALSE((*tokens)->IsFileUsable());
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(log, HasSubstr("level=error"));
+    EXPECT_THAT(log, HasSubstr(absl::StrCat(path_, ": it is empty; a file")));
+    EXPECT_THAT(log, HasSubstr("says that nobody has a token"));
+  }
+  EXPECT_FALSE(UserTokens::Open(path_).ok());
+  // The last token is revoked.
+  Write({});
+  EXPECT_FALSE((*tokens)->Find(token_, kNow).ok());
+  EXPECT_TRUE((*tokens)->IsFileUsable());
+}
+
 TEST_F(TokenFileTest, AFileThatCouldNotBeReadOnceIsReadAgain) {
   Write({});
   const auto tokens = UserTokens::Open(path_);

@@ -200,6 +200,45 @@ TEST_F(TarTest, TheSystemsArchiveOfALinkIsRefused) {
   }
 }
 
+// Reads to the end, and says how it was.
+absl::Status EndOf(TarReader* reader) {
+  for (;;) {
+    const auto entry = reader->Next();
+    if (!entry.ok()) return entry.status();
+    if (!entry->has_value()) return absl::OkStatus();
+  }
+}
+
+TEST_F(TarTest, AnArchiveWithoutItsEndIsNotWhole) {
+  const std::string whole = Archive();
+  const std::string files = whole.substr(0, whole.size() - TarEnd().size());
+  for (const size_t zeros :
+       {size_t{0}, size_t{511}, size_t{512}, size_t{1023}}) {
+    const absl::Status end =
+        EndOf(Open(files + std::string(zeros, '\0')).get());
+    EXPECT_EQ(end.code(), absl::StatusCode::kDataLoss) << zeros;
+    EXPECT_THAT(end.message(), HasSubstr("cut off")) << zeros;
+  }
+  const absl::Status within = EndOf(Open(std::string(512, '\0') + whole).get());
+  EXPECT_EQ(within.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(within.message(), HasSubstr("its end has two"));
+}
+
+TEST_F(TarTest, NothingButZerosMayFollowTheEnd) {
+  // tar fills 10 KiB up.
+  for (const size_t zeros : {0, 1, 9 << 10, 1 << 17}) {
+    EXPECT_TRUE(EndOf(Open(Archive() + std::string(zeros, '\0')).get()).ok())
+        << zeros;
+  }
+  for (const std::string& more :
+       {std::string("x"), Archive(), std::string(100'000, '\0') + "x"}) {
+    const absl::Status end = EndOf(Open(Archive() + more).get());
+    EXPECT_EQ(end.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(end.message(), HasSubstr("something comes after its end"));
+    EXPECT_THAT(end.message(), HasSubstr("a.tar"));
+  }
+}
+
 TEST_F(TarTest, DamageIsFound) {
   const std::string whole = Archive();
   // Cut off within the content of the last file, and within a header.

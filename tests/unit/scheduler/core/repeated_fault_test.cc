@@ -88,7 +88,7 @@ TEST(RepeatedFaultTest, AMemberThatWasWaitedForInVain) {
             "missing: ps:1 clock 7, ps:3 clock 7");
   EXPECT_EQ(
       FaultOf(Failed("chief 0 at h:1: ps:0: pull of clock 6 by chief:0 at h:1 "
-                     "ran out of time waiting for the evaluation cut at clock "
+                     "ran out of time waiting for the epoch cut at clock "
                      "6; missing: worker:1 at "
                      "h:2 (clock 4, 1 of 2 blocks), worker:2 at h:3 (clock 5, "
                      "nothing of it yet)")),
@@ -98,12 +98,12 @@ TEST(RepeatedFaultTest, AMemberThatWasWaitedForInVain) {
 TEST(RepeatedFaultTest, AnEvaluationThatHoldsItsCut) {
   EXPECT_EQ(FaultOf(Failed("worker 1 at h:1: ps:0: push of clock 8 by worker:1 "
                            "at h:1 ran out of time waiting for the end of the "
-                           "evaluation cut at clock 8 by evaluator:0 at h:5 "
+                           "epoch cut at clock 8 by evaluator:0 at h:5 "
                            "(last heard of evaluating "
                            "clock 8, 3 of 9)")),
             FaultOf(Failed("worker 2 at h:2: ps:1: push of clock 8 by worker:2 "
                            "at h:2 ran out of time waiting for the end of the "
-                           "evaluation cut at clock 8 by evaluator:0 at h:6")));
+                           "epoch cut at clock 8 by evaluator:0 at h:6")));
 }
 
 TEST(RepeatedFaultTest, AMemberThatDoesNotGetPrepared) {

@@ -32,6 +32,24 @@ TEST(QuotaFileTest, AFileThatCannotBeUsedIsRefusedAtTheStart) {
       testing::AllOf(testing::HasSubstr(path), testing::HasSubstr("line 1")));
 }
 
+TEST(QuotaFileTest, AnEmptiedFileLiftsNoLimit) {
+  const TempDir dir;
+  const std::string path = dir.Write("quotas", "acme workers=1\n");
+  WaitLog<std::string> seen;
+  ASSERT_OK_AND_ASSIGN(const auto file, QuotaFile::Open(path));
+  file->Start([&](const TenantQuotas& quotas) { seen.Add(Whether(quotas)); });
+  ASSERT_OK(WriteFileAtomically(path, ""));
+  EXPECT_TRUE(
+      Eventually(absl::Seconds(60), [&] { return !file->is_usable(); }));
+  EXPECT_EQ(seen.Await(1).size(), 1u);
+  EXPECT_THAT(std::string(QuotaFile::Open(path).status().message()),
+              testing::HasSubstr("a file with a comment line (#) says that "
+                                 "there are no limits"));
+  ASSERT_OK(WriteFileAtomically(path, "# none\n"));
+  EXPECT_EQ(seen.Await(2).back(), "fits");
+  EXPECT_TRUE(file->is_usable());
+}
+
 TEST(QuotaFileTest, AChangeIsRead) {
   const TempDir dir;
   const std::string path = dir.Write("quotas", "acme workers=1\n");

@@ -4,6 +4,8 @@
 
 #include "scheduler/service/state_backup.h"
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -182,6 +184,30 @@ TEST_F(StateBackupTest, DamageIsNamed) {
   EXPECT_EQ(cut.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(CheckState(WriteArchive("nonsense")).ok());
   EXPECT_FALSE(CheckState(dir_.File("none")).ok());
+}
+
+TEST_F(StateBackupTest, AnArchiveEndsOnce) {
+  const std::string archive = Archive(Take().get());
+  for (const std::string& other :
+       {archive + "x", archive + archive,
+        archive.substr(0, archive.size() - TarEnd().size())}) {
+    EXPECT_EQ(CheckState(WriteArchive(other)).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+  EXPECT_THAT(Check(WriteArchive(archive + std::string(5000, '\0'))).problems,
+              IsEmpty());
+}
+
+// Opening a pipe that nobody writes to would take for ever.
+TEST_F(StateBackupTest, APipeAndADeviceAreNotOpened) {
+  const std::string pipe = dir_.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+    const auto found = CheckState(path);
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(found.status().message(),
+              path + " is neither a file nor a folder");
+  }
 }
 
 TEST_F(StateBackupTest, AFolderIsCheckedWhileASchedulerHasIt) {

@@ -277,10 +277,9 @@ TEST_F(EvaluatorTest, IsNamedByWhomItHolds) {
   EXPECT_TRUE(Says(3, absl::Seconds(1)));
   EXPECT_THAT(Push(9, 1, 1, {0, 1}), IsEmpty());
   EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
-  EXPECT_THAT(
-      std::string(failure_.message()),
-      HasSubstr("the end of the evaluation cut at clock 1 by evaluator:0 "
-                "at e:3 (last heard of evaluating clock 1, 3 of 9)"));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("the end of the epoch cut at clock 1 by evaluator:0 "
+                        "at e:3 (last heard of evaluating clock 1, 3 of 9)"));
 }
 
 class AsyncEvaluatorTest : public EvaluatorTest {

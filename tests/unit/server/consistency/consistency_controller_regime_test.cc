@@ -138,7 +138,7 @@ TEST_F(RegimeTest, AnAnnouncedCutCanBeReachedUnderTheRegimeThatComes) {
   EXPECT_EQ(early.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(early.message()),
               HasSubstr("a regime from clock 4 would keep workers from the "
-                        "evaluation cut at clocks 1,5; the smallest possible "
+                        "epoch cut at clocks 1,5; the smallest possible "
                         "one is 5"));
   EXPECT_OK(Change({.first_clock = 5}));
 }
@@ -286,6 +286,26 @@ TEST_F(RegimeCutTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(announce({2, 2}, TrainingRegime{.first_clock = 2}),
               HasSubstr("worker:0 at b:2 has made its last step, clock 0"));
   EXPECT_EQ(regimes(), 1u);
+}
+
+// The chief ends the epoch's cut after the change, so it does not hold this up.
+TEST_F(RegimeCutTest, AtTheEndOfAnEpochTheChangeIsNamed) {
+  OpenAndInit(ConsistencyMode::kAsync);
+  ShardActions actions;
+  ASSERT_OK(controller_->OnBeginCut(0, 10, 1, {1, 1}, absl::Hours(1), kStart,
+                                    &actions));
+  ASSERT_OK(Announce(1, {}));
+  Push(2, 0, 0, {0, 1});
+  Push(3, 1, 0, {0, 1});
+  EXPECT_THAT(Push(4, 1, 1, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(5)), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("the end of the regime cut at clock 1 by chief:0"));
+  ASSERT_OK(End(/*commit=*/false));
+  EXPECT_THAT(Push(5, 1, 1, {0, 1}), IsEmpty());
+  EXPECT_THAT(Tick(absl::Seconds(10)), ElementsAre(Kind::kFail));
+  EXPECT_THAT(std::string(failure_.message()),
+              HasSubstr("the end of the epoch cut at clock 1 by chief:0"));
 }
 
 TEST_F(RegimeCutTest, OtherCutsWaitForTheDecisionWhereItMatters) {

@@ -202,7 +202,7 @@ TEST_F(CutCallsTest, ACutThatIsRefusedEndsNothingElse) {
       cuts_.Begin({.id = 9, .clocks = {8, 8, 8}}, absl::Seconds(40)).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("job j-7: the evaluation cut: ps:2 at c: no snap"));
+              HasSubstr("job j-7: the epoch cut: ps:2 at c: no snap"));
   EXPECT_THAT(parts_.MethodsOf(0), ElementsAre("BeginCut", "EndCut"));
   EXPECT_OK(cuts_.ReportActivity(8, "going on", 1, 2));
   EXPECT_OK(

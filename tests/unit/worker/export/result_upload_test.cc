@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class ResultUploadTest : public ::testing::Test {
  protected:
@@ -239,22 +240,46 @@ TEST_F(ResultUploadTest, ALongPauseSaysHowMuchTimeIsLeft) {
   EXPECT_EQ(scheduler_.upload_attempts, 1);
 }
 
+// Whoever took it for written would kill the worker, and lose the model.
 TEST_F(ResultUploadTest, AFullDiskHereIsWaitedForToo) {
   Begin();
   int attempts = 0;
   const auto write = [&](const std::string& path) {
     if (++attempts < 3) {
       WriteFileAtomically(path, "half").IgnoreError();
-      return absl::ResourceExhaustedError("no space left");
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cannot write \"", path, "\": no space left"));
     }
     return WriteFileAtomically(path, "model");
   };
   ASSERT_TRUE(upload_->Put("trained.onnx", write).ok());
   EXPECT_EQ(scheduler_.OfJob("j-0001").at("trained.onnx"), "model");
-  EXPECT_EQ(activities_.size(), 3u);
+  ASSERT_EQ(activities_.size(), 3u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(activities_[i],
+                AllOf(HasSubstr("trained.onnx is in memory alone, as it cannot "
+                                "be written on host-a: make room in " +
+                                dir_.File("job/results") + " and leave"),
+                      HasSubstr("; it is tried again (given up in "),
+                      HasSubstr("): cannot write \"" +
+                                dir_.File("job/results/trained.onnx") +
+                                "\": no space left"),
+                      Not(HasSubstr("until the scheduler has it"))));
+  }
+  EXPECT_EQ(activities_[2], "");
   const absl::Status other = upload_->Put(
       "x", [](const std::string&) { return absl::InternalError("a bug"); });
   EXPECT_EQ(other.code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(ResultUploadTest, ADiskThatStaysFullHereIsGivenUp) {
+  Begin(/*limit=*/absl::Milliseconds(20));
+  const absl::Status end = upload_->Put("trained.onnx", [](const std::string&) {
+    return absl::ResourceExhaustedError("no space left");
+  });
+  EXPECT_EQ(end.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(end.message(), "writing trained.onnx: no space left");
+  EXPECT_EQ(scheduler_.upload_attempts, 0);
 }
 
 }  // namespace
