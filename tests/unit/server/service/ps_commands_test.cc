@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/manifest.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/orphaned_job.h"
 #include "common/system/file.h"
@@ -203,6 +204,8 @@ TEST_F(PsCommandsTest, WhatIsThereInsteadOfACheckpointIsTold) {
   parts.cut_id = 2;
   parts.clocks = {7};
   parts.shards.resize(1);
+  parts.shards[0].set_file(ShardFileName(0, 1));
+  parts.shards[0].set_bytes(5);
   const std::string path =
       absl::StrCat(dir.path(), "/j-1/", CheckpointName{7, 2}.ToString());
   ASSERT_TRUE(MakeDirs(path).ok());
