@@ -32,7 +32,7 @@ inline constexpr char kAutoReason[] = "auto: ";
 absl::StatusOr<std::vector<Regime>> AutoRegimesOf(const JobSpec& spec,
                                                   uint32_t workers);
 
-// What changes one regime of a job into another one.
+// The change that makes one regime of a job into another one.
 RegimeChange ChangeBetween(const Regime& from, const Regime& to);
 
 // How a job spends its clocks on trials.

@@ -60,7 +60,7 @@ void CheckInnerOptimizer(const O& optimizer, Problems* problems) {
   }
 }
 
-// What would have to be decided by all workers within a round.
+// Decisions that all workers would have to make within a round.
 void CheckDecidedTogether(const JobSpec& spec, Problems* problems) {
   if (IsOneOf(spec.non_finite(), {SKIP_STEP, DROP_BLOCK})) {
     problems->Add("non_finite", NonFinitePolicy_Name(spec.non_finite()),

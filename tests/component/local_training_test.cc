@@ -109,7 +109,7 @@ std::string Local(int steps, const std::string& outer = "") {
                       outer, " } } ");
 }
 
-// What LOCAL has to train, computed without exchange, ps and its updater.
+// The values that LOCAL trains, computed without exchange, ps and its updater.
 class ReferenceLoop {
  public:
   // SGD, with momentum or without, of `spec`; the outer optimizer is SGD or

@@ -322,7 +322,7 @@ void PeerExchange::BeginStep(const Step& step) {
   std::fill(std::begin(norms_awaited_), std::end(norms_awaited_), false);
   gradients_left_nanos_ = 0;
   heard_at_ = absl::InfinitePast();
-  // Who does not want the next step's values reads a cut there.
+  // A rank that does not want the next step's values reads a cut there.
   reduction_.Begin(clock_, step.pull ? StepReduction::Shown::kAsSent
                                      : StepReduction::Shown::kWhole);
   for (const uint32_t rank : OtherRanks()) ReceiveFacts(rank);

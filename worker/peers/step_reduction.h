@@ -110,7 +110,7 @@ class StepReduction {
     skipped_through_ = skipped_through;
   }
 
-  // What the tensors have of the values. They begin whole.
+  // The form of the values in the tensors. They begin whole.
   enum class Shown {
     kWhole,   // as they are
     kAsSent,  // rounded to the wire type

@@ -43,7 +43,7 @@ bool TakeCheckpoint(const WorkerReport& report, int64_t first_clock,
 // if so. A ps that does not see it, or has no room for it, is no reason.
 bool DropDamaged(absl::Span<const std::string> problems, JobStatus* job);
 
-// What all members have found that have found any (JobPrepared.found).
+// The checkpoints that all members have found which found any (found).
 std::vector<FoundCheckpoint> FoundByAll(
     absl::Span<const std::vector<FoundCheckpoint>> lists);
 
