@@ -375,6 +375,9 @@ void PeerExchange::SendFacts() {
   if (std::exchange(facts_sent_, true)) return;
   uint64_t dropped = 0;
   if (reduction_.drops_blocks()) dropped = reduction_.found();
+  // Rank 0 alone announces: the others read what it sent once it has come in.
+  std::optional<AnnouncedSwitch> change;
+  if (link_->rank() == 0) change = SwitchBehindStep();
   for (const uint32_t rank : OtherRanks()) {
     *facts_out_[rank] = {
         .layout_hash = layout_hash_,
@@ -382,8 +385,7 @@ void PeerExchange::SendFacts() {
         .abandoned = facts_.abandoned ? 1u : 0u,
         .dropped = dropped,
         .checkpoint_cut = link_->rank() == 0 ? CheckpointCut() : 0};
-    if (const auto change = SwitchBehindStep();
-        link_->rank() == 0 && change.has_value()) {
+    if (change.has_value()) {
       facts_out_[rank]->switch_cut = change->cut_id;
       facts_out_[rank]->switch_to = 1 + static_cast<uint64_t>(change->strategy);
     }
