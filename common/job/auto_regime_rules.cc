@@ -228,9 +228,6 @@ void CheckAutoRegime(const JobSpec& spec, Problems* problems) {
                   "not together with `regimes`: a job's regime is for one of "
                   "them to choose");
   }
-  if (spec.consistency().mode() == ConsistencySpec::LOCAL) {
-    problems->Add("auto_regime", "the regime of a job in LOCAL cannot change");
-  }
   if (const uint64_t window = tried.window_clocks();
       window > 0 && (window < static_cast<uint64_t>(kTrialClocksMin) ||
                      window > kWindowMax)) {
@@ -246,7 +243,9 @@ void CheckAutoRegime(const JobSpec& spec, Problems* problems) {
       gain != 0 && !(gain >= 1 && gain <= kGainMax)) {
     problems->Add("auto_regime.gain", gain, " is outside [1, ", kGainMax, "]");
   }
-  if (problems->size() > before) return;
+  // CheckLocal refuses it.
+  const bool is_local = spec.consistency().mode() == ConsistencySpec::LOCAL;
+  if (is_local || problems->size() > before) return;
   const uint32_t workers = std::max(1u, spec.resources().workers());
   const auto add = [problems](const absl::Status& why) {
     // "auto_regime.candidates[1].mode: why"

@@ -19,10 +19,10 @@ namespace syncline {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr char kWorkers[] = "resources { workers: 3 } ";
 
@@ -107,9 +107,11 @@ TEST(AutoRegimeRulesTest, AJobWithNothingToChooseFromIsRefused) {
                        "auto_regime {}"),
               ElementsAre(AllOf(HasSubstr("auto_regime: there is nothing"),
                                 HasSubstr("SYNC_WITH_BACKUPS"))));
-  EXPECT_THAT(Problems("consistency { mode: LOCAL } auto_regime {}"),
-              Contains("auto_regime: the regime of a job in LOCAL cannot "
-                       "change"));
+  EXPECT_THAT(
+      Problems("consistency { mode: LOCAL } auto_regime { gain: 0.5 }"),
+      UnorderedElementsAre(HasSubstr("auto_regime: does not go with LOCAL"),
+                           HasSubstr("auto_regime.gain: ")))
+      << "each once";
 }
 
 TEST(AutoRegimeRulesTest, WhatDoesNotGoWithItIsNamed) {
