@@ -582,8 +582,12 @@ function drawNode(svg, worker, x, y, share, neighbours, isSlow) {
         ? share : "waits " + share));
 }
 
+// A job that trains nothing has no epochs.
 function showEvaluations(job) {
   show(byId("evaluations-figure"), job.evaluations.length > 0);
+  const hasEpochs = job.evaluations.some((e) => e.epoch !== undefined);
+  setText(byId("evaluations").tHead.rows[0].cells[0],
+          hasEpochs ? "Epoch" : "Clock");
   patchList(byId("evaluations").tBodies[0],
     [...job.evaluations].reverse().slice(0, 12),
     (e) => e.epoch + "/" + e.clock, () => {
@@ -591,7 +595,9 @@ function showEvaluations(job) {
       for (const cell of row.cells) cell.append(make("span"));
       return row;
     }, (row, evaluation) => {
-      const texts = [String(evaluation.epoch), number(evaluation.loss),
+      const texts = [
+        hasEpochs ? String(evaluation.epoch) : count(evaluation.clock),
+        number(evaluation.loss),
         evaluation.metrics.map((m) => m.name + " " + number(m.value))
           .join(", ") + (evaluation.best ? " (best)" : "")];
       texts.forEach((text, i) => setText(row.cells[i].firstChild, text));

@@ -10,8 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/json_text.h"
+#include "common/job/auto_regime_rules.h"
 #include "common/job/blame_text.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/evaluation_values.h"
 #include "common/job/regime_rules.h"
 #include "common/job/skipped_text.h"
@@ -55,7 +57,8 @@ JsonObject JobObject(const JobStatus& job, absl::Time now) {
   }
   if (job.state() == QUEUED)
     object.Count("queue_position", job.queue_position());
-  if (progress.clocks_total() > 0) {
+  // Steps are those of the job that made the checkpoint.
+  if (progress.clocks_total() > 0 && !OnlyEvaluates(job.spec())) {
     object.Count("clock", progress.clock())
         .Count("clocks_total", progress.clocks_total())
         .Count("epoch", progress.epoch())
@@ -140,8 +143,8 @@ std::string EvaluationsJson(const JobStatus& job) {
                             .ToString());
     }
     JsonObject object;
-    object.Count("epoch", evaluation.epoch())
-        .Count("clock", evaluation.clock())
+    if (!OnlyEvaluates(job.spec())) object.Count("epoch", evaluation.epoch());
+    object.Count("clock", evaluation.clock())
         .Raw("metrics", JsonArray(metrics))
         .Flag("best", evaluation.best());
     if (evaluation.has_loss()) object.Number("loss", evaluation.loss());
@@ -150,8 +153,10 @@ std::string EvaluationsJson(const JobStatus& job) {
   return JsonArray(evaluations);
 }
 
-std::string EvaluationText(const Evaluation& evaluation) {
-  std::string text = absl::StrCat("after epoch ", evaluation.epoch());
+std::string EvaluationText(const Evaluation& evaluation, const JobSpec& spec) {
+  std::string text = OnlyEvaluates(spec)
+                         ? absl::StrCat("at clock ", evaluation.clock())
+                         : absl::StrCat("after epoch ", evaluation.epoch());
   if (evaluation.has_loss()) {
     absl::StrAppend(&text, absl::StrFormat(": loss %.4g", evaluation.loss()));
   }
@@ -162,13 +167,18 @@ std::string EvaluationText(const Evaluation& evaluation) {
   return absl::StrCat(text, evaluation.best() ? ", the best so far" : "");
 }
 
-// "ASYNC from clock 800 on: synctl regime"; or why it was not made.
-std::string ChangeText(const RegimeTransition& change) {
+// "ASYNC from clock 800 on: synctl regime"; "stays ASYNC: auto: ...", of a job
+// that has tried others; or why it was not made.
+std::string ChangeText(const JobStatus& job, int entry) {
+  const RegimeTransition& change = job.regimes(entry);
   if (!change.error().empty()) {
     return absl::StrCat(change.reason(), " was not made: ", change.error());
   }
-  std::string text = absl::StrCat(RegimeText(change.regime()), " from clock ",
-                                  change.regime().first_clock(), " on");
+  std::string text =
+      IsStay(job.regimes(), entry)
+          ? absl::StrCat("stays ", RegimeText(change.regime()))
+          : absl::StrCat(RegimeText(change.regime()), " from clock ",
+                         change.regime().first_clock(), " on");
   if (!change.reason().empty()) {
     absl::StrAppend(&text, ": ", change.reason());
   }
@@ -198,11 +208,11 @@ std::string EventsJson(const JobStatus& job) {
   }
   for (const Evaluation& evaluation : job.evaluations()) {
     events.push_back({FromTimestamp(evaluation.time()), "evaluation",
-                      EvaluationText(evaluation)});
+                      EvaluationText(evaluation, job.spec())});
   }
-  for (const RegimeTransition& regime : job.regimes()) {
-    events.push_back(
-        {FromTimestamp(regime.time()), "regime", ChangeText(regime)});
+  for (int i = 0; i < job.regimes_size(); ++i) {
+    events.push_back({FromTimestamp(job.regimes(i).time()), "regime",
+                      ChangeText(job, i)});
   }
   std::stable_sort(
       events.begin(), events.end(),

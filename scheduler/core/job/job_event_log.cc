@@ -11,6 +11,7 @@
 #include "common/base/utf8.h"
 #include "common/job/auto_regime_rules.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/regime_rules.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/regime_history.h"
@@ -40,10 +41,13 @@ std::string CheckpointText(const CheckpointInfo& checkpoint) {
                          checkpoint.seconds(), checkpoint.path());
 }
 
-std::string EvaluationText(const Evaluation& evaluation) {
-  return absl::StrFormat("at clock %d, epoch %d: test loss %.6g%s%s",
-                         evaluation.clock(), evaluation.epoch(),
-                         evaluation.loss(), evaluation.best() ? ", best" : "",
+// A job that trains nothing has no epochs.
+std::string EvaluationText(const Evaluation& evaluation, const JobSpec& spec) {
+  const std::string epoch =
+      OnlyEvaluates(spec) ? "" : absl::StrCat(", epoch ", evaluation.epoch());
+  return absl::StrFormat("at clock %d%s: test loss %.6g%s%s",
+                         evaluation.clock(), epoch, evaluation.loss(),
+                         evaluation.best() ? ", best" : "",
                          evaluation.final() ? ", the last" : "");
 }
 
@@ -200,7 +204,7 @@ void JobEventLog::Observe(const JobStatus& job, int64_t clock, absl::Time now) {
   ObserveCheckpoints(job, clock, now);
   for (const Evaluation& evaluation : job.evaluations()) {
     if (evaluation.clock() <= evaluation_clock_) continue;
-    Push("evaluation", EvaluationText(evaluation), job.attempt(),
+    Push("evaluation", EvaluationText(evaluation, job.spec()), job.attempt(),
          evaluation.clock(), now);
   }
   // An attempt that goes back forgets the later ones.

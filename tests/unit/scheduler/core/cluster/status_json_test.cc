@@ -127,6 +127,19 @@ TEST(StatusJsonTest, EventsComeByTime) {
   EXPECT_NE(stored, json.npos);
 }
 
+TEST(StatusJsonTest, AJobThatTrainsNothingHasNoEpochsAndSteps) {
+  JobStatus job = Running();
+  job.mutable_spec()->mutable_evaluate()->set_only(true);
+  Evaluation* const evaluation = job.add_evaluations();
+  evaluation->set_epoch(1);
+  evaluation->set_clock(50);
+  evaluation->set_loss(0.5);
+  EXPECT_THAT(JobJson(DataOf(job)),
+              AllOf(HasSubstr("\"text\":\"at clock 50: loss 0.5\""),
+                    HasSubstr("\"clock\":50"), Not(HasSubstr("epoch")),
+                    Not(HasSubstr("clocks_total"))));
+}
+
 TEST(StatusJsonTest, ChangesOfTheRegimeSayWhatTo) {
   JobStatus job = Running();
   EXPECT_THAT(JobJson(DataOf(job)), HasSubstr("\"regime\":\"SYNC\""));
@@ -149,6 +162,12 @@ TEST(StatusJsonTest, ChangesOfTheRegimeSayWhatTo) {
                       "synctl regime: slow host\""),
             HasSubstr("\"text\":\"synctl regime was not made: the job ended "
                       "first\"")));
+  change = job.add_regimes();
+  *change->mutable_regime() = job.regimes(0).regime();
+  change->set_reason("auto: it was the fastest");
+  EXPECT_THAT(JobJson(DataOf(job)),
+              HasSubstr("\"text\":\"stays BOUNDED_STALENESS, bound 4: auto: "
+                        "it was the fastest\""));
   job.set_state(SUCCEEDED);
   EXPECT_THAT(JobJson(DataOf(job)), Not(HasSubstr("\"regime\":\"BOUNDED")));
 }

@@ -91,6 +91,18 @@ TEST_F(JobEventLogTest, EachChangeOfTheRecordIsOneEvent) {
   EXPECT_THAT(Observe(), ElementsAre("state: succeeded: all workers are done"));
 }
 
+// Epochs are those of the job that made the checkpoint.
+TEST_F(JobEventLogTest, AJobThatTrainsNothingHasNoEpochs) {
+  job_.mutable_spec()->mutable_evaluate()->set_only(true);
+  Observe();
+  Evaluation* const evaluation = job_.add_evaluations();
+  evaluation->set_epoch(1);
+  evaluation->set_clock(50);
+  evaluation->set_loss(0.25);
+  EXPECT_THAT(Observe(),
+              ElementsAre("evaluation: at clock 50: test loss 0.25"));
+}
+
 TEST_F(JobEventLogTest, WhatAJobTriesByItselfIsTold) {
   const auto add = [this](int64_t clock, ConsistencySpec::Mode mode,
                           const std::string& reason) {
