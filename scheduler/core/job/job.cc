@@ -78,6 +78,10 @@ Job::Job(StoredJob stored, Options options)
       status_(std::move(stored.status)),
       stored_attempt_(std::move(stored.attempt)),
       attempt_(std::in_place, status_.spec(), options_.grace) {
+  // Those that members have found may be of attempts that the record lacks.
+  for (const CheckpointInfo& checkpoint : status_.checkpoints()) {
+    RaiseAttempt(checkpoint.attempt());
+  }
   // Records of earlier releases have them.
   for (auto* all : {status_.mutable_workers(), status_.mutable_ps()}) {
     for (Participant& participant : *all) {

@@ -346,6 +346,13 @@ TEST_F(JobAttemptTest, LaterCheckpointsThatAreFoundAreGoneOnFrom) {
   EXPECT_EQ(job_.status().checkpoints_size(), 2);
   EXPECT_EQ(job_.status().progress().clock(), 80);
   for (const SessionId session : {kWorker, kChief, kPs}) Gone(session);
+  // Likewise with a scheduler that begins with this record.
+  StoredJob record = Stored();
+  record.status = job_.Record(now_).status;
+  Job next(record, Options());
+  next.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "s", now_,
+             &actions_);
+  EXPECT_EQ(next.status().attempt(), 6u);
   Start();
   EXPECT_EQ(Assigned().start_clock(), 80);
   EXPECT_EQ(Assigned().start_from().path(), "/c/80");
