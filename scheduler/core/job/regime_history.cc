@@ -14,6 +14,7 @@
 #include "common/job/regime_rules.h"
 #include "common/regime/job_regimes.h"
 #include "scheduler/core/describe.h"
+#include "scheduler/core/job/regime_policy.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -44,6 +45,23 @@ std::optional<std::string> Plain(const Regime& regime) {
   const auto read = ReadRegime("regime", regime);
   if (!read.ok()) return std::nullopt;
   return ToProto(*read).SerializeAsString();
+}
+
+// The prefix by which RegimePolicy knows that a rule was applied, if one of the
+// job's own rules leads from `before` to `regime`; else empty.
+std::string RuleThatLedTo(const Regime& regime, const Regime& before,
+                          const JobStatus& job) {
+  for (int i = 0; i < job.spec().regimes_size(); ++i) {
+    auto next =
+        ChangedRegime(job.spec(), static_cast<uint32_t>(job.workers_size()),
+                      before, job.spec().regimes(i).then());
+    if (!next.ok()) continue;
+    next->set_first_clock(regime.first_clock());
+    if (Plain(*next) == Plain(regime)) {
+      return RulePrefix(static_cast<size_t>(i));
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -130,8 +148,10 @@ bool TakeRegimesOf(const FoundCheckpoint& found, absl::Time now,
     RegimeTransition entry;
     *entry.mutable_regime() = theirs[i];
     *entry.mutable_time() = ToTimestamp(now);
-    entry.set_reason(
-        absl::StrCat("as the checkpoint at clock ", clock, " says"));
+    // Else the next attempt would apply the rule again, at another clock.
+    entry.set_reason(absl::StrCat(
+        i == 0 ? "" : RuleThatLedTo(theirs[i], theirs[i - 1], *job),
+        "as the checkpoint at clock ", clock, " says"));
     MakeRoom(job);
     *job->add_regimes() = std::move(entry);
   }

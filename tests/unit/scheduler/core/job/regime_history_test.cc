@@ -10,6 +10,7 @@
 #include "common/job/regime_rules.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "scheduler/core/job/regime_policy.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -162,6 +163,40 @@ TEST_F(RegimeHistoryTest, ACheckpointKnowsItsPast) {
   found.mutable_regimes(1)->set_group_size(4);
   EXPECT_FALSE(TakeRegimesOf(found, now_, &job_));
   EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC"));
+}
+
+TEST_F(RegimeHistoryTest, RulesBehindACheckpointAreNotAppliedAgain) {
+  const auto rule = [&](int64_t clock, ConsistencySpec::Mode mode) {
+    RegimeRule* const added = job_.mutable_spec()->add_regimes();
+    added->mutable_when()->set_clock(clock);
+    added->mutable_then()->set_mode(mode);
+    return added->then();
+  };
+  const RegimeChange changes[] = {rule(10, ConsistencySpec::ASYNC),
+                                  rule(30, ConsistencySpec::SYNC)};
+  rule(50, ConsistencySpec::ASYNC);
+  job_.add_workers();
+  job_.add_workers();
+  FoundCheckpoint found;
+  found.mutable_checkpoint()->set_clock(40);
+  *found.add_regimes() = RegimesInForce(job_)[0];
+  for (const RegimeChange& change : changes) {
+    auto next = ChangedRegime(job_.spec(), 2, *found.regimes().rbegin(), change);
+    ASSERT_TRUE(next.ok()) << next.status();
+    next->set_first_clock(11 + 20 * (found.regimes_size() - 1));
+    *found.add_regimes() = *std::move(next);
+  }
+  EXPECT_TRUE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_THAT(
+      InForce(job_),
+      ElementsAre("0 SYNC", "11 ASYNC, learning rate x 0.5", "31 SYNC"));
+  EXPECT_EQ(job_.regimes().rbegin()->reason(),
+            "rule 2: as the checkpoint at clock 40 says");
+  RegimePolicy policy(job_.spec(), 2, job_);
+  policy.OnClock(41, 0);
+  EXPECT_FALSE(policy.Next().has_value());
+  policy.OnClock(50, 0);
+  EXPECT_TRUE(policy.Next().has_value());
 }
 
 }  // namespace
