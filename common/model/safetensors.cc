@@ -92,6 +92,15 @@ const google::protobuf::Value* Field(const google::protobuf::Value& object,
   return it == fields.end() ? nullptr : &it->second;
 }
 
+bool IsOfSyncline(const google::protobuf::Value& header) {
+  const google::protobuf::Value* const metadata = Field(header, kMetadata);
+  if (metadata == nullptr || !metadata->has_struct_value()) return false;
+  const google::protobuf::Value* const writer =
+      Field(*metadata, kSafetensorsWriter);
+  return writer != nullptr &&
+         writer->string_value() == kSafetensorsWriterIsSyncline;
+}
+
 absl::Status ReadDims(const google::protobuf::Value* shape,
                       absl::string_view name, Dims* dims) {
   if (shape == nullptr || !shape->has_list_value()) {
@@ -236,10 +245,12 @@ absl::StatusOr<std::vector<FileTensor>> ParseSafetensors(
   if (!json.ok()) {
     return Bad("its header, ", json.status().message());
   }
+  const bool is_of_syncline = IsOfSyncline(*json);
   std::vector<FileTensor> tensors;
   for (const auto& [name, entry] : json->struct_value().fields()) {
     if (name == kMetadata) continue;
     SYNCLINE_ASSIGN_OR_RETURN(FileTensor tensor, ReadEntry(name, entry));
+    tensor.is_of_syncline = is_of_syncline;
     tensors.push_back(std::move(tensor));
   }
   SYNCLINE_RETURN_IF_ERROR(

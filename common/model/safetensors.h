@@ -33,7 +33,14 @@ struct FileTensor {
   uint64_t bytes = 0;
   // F32, F16 or BF16: ReadFileTensor reads it.
   bool is_float = false;
+  // The file says that Syncline has written it: values lie as models have them.
+  bool is_of_syncline = false;
 };
+
+// In a file's "__metadata__", {"writer":"syncline"}: Syncline has written it.
+// ("format" is for the libraries that read it.)
+inline constexpr char kSafetensorsWriter[] = "writer";
+inline constexpr char kSafetensorsWriterIsSyncline[] = "syncline";
 
 // The tensors that the header names, in the order of their values. `bytes`
 // begins with the file's first bytes and has at least the whole header;

@@ -257,15 +257,16 @@ void JudgeSquares(const Graph& model, const TrainingGraph& graph,
   for (size_t i = 0; i < sources->parameters.size(); ++i) {
     if (sources->parameters[i] < 0) continue;
     const TrainingGraph::Parameter& parameter = graph.parameters[i];
-    const std::string& in_file =
-        tensors[static_cast<size_t>(sources->parameters[i])].name;
+    const FileTensor& tensor =
+        tensors[static_cast<size_t>(sources->parameters[i])];
+    const std::string& in_file = tensor.name;
     if (parameter.dims.size() != 2 || parameter.dims[0] != parameter.dims[1] ||
         parameter.dims[0] < 2 || !IsNamedWeight(in_file) ||
         !IsRightFactor(model, parameter.value)) {
       continue;
     }
     if (IsNamedWeight(parameter.name)) {
-      doubtful.push_back(parameter.name);
+      if (!tensor.is_of_syncline) doubtful.push_back(parameter.name);
       continue;
     }
     problems->push_back(

@@ -40,10 +40,11 @@ WeightSources MatchWeights(const JobSpec& spec, const TrainingGraph& graph,
 // MatchWeights, and that what the model does not train has the same bits in the
 // file, because its values are those of the model file. Warns of squares that
 // the model multiplies from the right, as [in, out]: PyTorch has the weight of
-// a Linear layer as [out, in], and no shape tells them apart. `label`: the
-// file, for messages. Reads the values of fixed initializers alone. What the
-// file cannot give is -1. REQUIRES: start.weights is set; `graph` is that of
-// `model`, which has its values.
+// a Linear layer as [out, in], and no shape tells them apart; not of those of
+// the same name that Syncline has written. `label`: the file, for messages.
+// Reads the values of fixed initializers alone. What the file cannot give is
+// -1. REQUIRES: start.weights is set; `graph` is that of `model`, which has its
+// values.
 WeightSources CheckStartWeights(const JobSpec& spec, const Model& model,
                                 const TrainingGraph& graph,
                                 const std::string& path,

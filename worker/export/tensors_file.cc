@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/model/safetensors.h"
 #include "common/system/file.h"
 
 namespace syncline::worker {
@@ -31,7 +32,9 @@ std::string Quoted(absl::string_view text) {
 // With its length before it, and spaces behind it so that the values are
 // aligned.
 std::string Header(absl::Span<const NamedTensor> tensors) {
-  std::vector<std::string> entries;
+  std::vector<std::string> entries = {
+      absl::StrCat("\"__metadata__\":{\"", kSafetensorsWriter, "\":\"",
+                   kSafetensorsWriterIsSyncline, "\"}")};
   uint64_t offset = 0;
   for (const NamedTensor& tensor : tensors) {
     const uint64_t end = offset + tensor.values.size() * sizeof(float);

@@ -17,7 +17,8 @@ struct NamedTensor {
   absl::Span<const float> values;
 };
 
-// Writes them as a safetensors file, which replaces `path`. Names differ, are
+// Writes them as a safetensors file, which replaces `path` and says that
+// Syncline has written it (common/model/safetensors.h). Names differ, are
 // UTF-8 and none is __metadata__, as the format asks. Blocks on disk writes.
 // Errors: the file system's, naming the path. Format:
 // https://github.com/huggingface/safetensors

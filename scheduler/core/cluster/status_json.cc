@@ -211,8 +211,8 @@ std::string EventsJson(const JobStatus& job) {
                       EvaluationText(evaluation, job.spec())});
   }
   for (int i = 0; i < job.regimes_size(); ++i) {
-    events.push_back({FromTimestamp(job.regimes(i).time()), "regime",
-                      ChangeText(job, i)});
+    events.push_back(
+        {FromTimestamp(job.regimes(i).time()), "regime", ChangeText(job, i)});
   }
   std::stable_sort(
       events.begin(), events.end(),

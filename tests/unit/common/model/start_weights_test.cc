@@ -256,7 +256,8 @@ struct CheckedWeights {
 // Checks a file of two squares, F32, for the model whose first one is `square`.
 CheckedWeights CheckSquares(const std::string& square,
                             const std::string& in_file,
-                            const std::string& names = "") {
+                            const std::string& names = "",
+                            const std::string& writer = "someone") {
   JobSpec spec;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
       "model { initialize { pattern: '*' scheme: ZEROS } } "
@@ -275,9 +276,10 @@ CheckedWeights CheckSquares(const std::string& square,
   const TempDir dir;
   const std::string path = dir.path() + "/f";
   const std::string json = absl::Substitute(
-      R"({"$0":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
+      R"({"__metadata__":{"writer":"$1"},)"
+      R"("$0":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
       R"("out_weight":{"dtype":"F32","shape":[2,2],"data_offsets":[16,32]}})",
-      in_file);
+      in_file, writer);
   std::string file(8, '\0');
   file[0] = static_cast<char>(json.size());
   EXPECT_LT(json.size(), 256u);
@@ -298,6 +300,15 @@ TEST(StartWeightsTest, ASquareThatMayBeTransposedIsWarnedOf) {
                         HasSubstr("PyTorch has the weight of a Linear layer "
                                   "as [out,in]"),
                         HasSubstr("tensor.t().contiguous()"))));
+}
+
+// Values lie in it as models have them.
+TEST(StartWeightsTest, ASquareThatSynclineHasWrittenIsNotWarnedOf) {
+  const CheckedWeights checked =
+      CheckSquares("in_weight", "in_weight", "", kSafetensorsWriterIsSyncline);
+  EXPECT_THAT(checked.problems, IsEmpty());
+  EXPECT_THAT(checked.sources.parameters, ElementsAre(0, 1));
+  EXPECT_THAT(checked.sources.warnings, IsEmpty());
 }
 
 // No exporter keeps such a name for what it has transposed, and a parameter of

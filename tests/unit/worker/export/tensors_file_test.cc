@@ -34,7 +34,8 @@ TEST(TensorsFileTest, HeaderAndValues) {
   EXPECT_EQ(size % 8, 0u);
   ASSERT_EQ(file.size(), sizeof(size) + size + 7 * sizeof(float));
   EXPECT_THAT(file.substr(sizeof(size), size),
-              StartsWith("{\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],"
+              StartsWith("{\"__metadata__\":{\"writer\":\"syncline\"},"
+                         "\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[2,3],"
                          "\"data_offsets\":[0,24]},"
                          "\"a \\\"b\\\"\\\\\\u000a\":{\"dtype\":\"F32\","
                          "\"shape\":[],\"data_offsets\":[24,28]}}"));
@@ -49,7 +50,7 @@ TEST(TensorsFileTest, NoTensorsAreAFileToo) {
   ASSERT_OK(WriteTensors(dir.path() + "/none", {}));
   ASSERT_OK_AND_ASSIGN(const std::string file,
                        ReadFile(dir.path() + "/none", 1 << 20));
-  EXPECT_EQ(file.substr(8), "{}      ");
+  EXPECT_EQ(file.substr(8), "{\"__metadata__\":{\"writer\":\"syncline\"}}  ");
 }
 
 TEST(TensorsFileTest, AFolderThatIsNotThereIsNamed) {

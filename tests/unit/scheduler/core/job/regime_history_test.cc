@@ -181,7 +181,8 @@ TEST_F(RegimeHistoryTest, RulesBehindACheckpointAreNotAppliedAgain) {
   found.mutable_checkpoint()->set_clock(40);
   *found.add_regimes() = RegimesInForce(job_)[0];
   for (const RegimeChange& change : changes) {
-    auto next = ChangedRegime(job_.spec(), 2, *found.regimes().rbegin(), change);
+    auto next =
+        ChangedRegime(job_.spec(), 2, *found.regimes().rbegin(), change);
     ASSERT_TRUE(next.ok()) << next.status();
     next->set_first_clock(11 + 20 * (found.regimes_size() - 1));
     *found.add_regimes() = *std::move(next);
