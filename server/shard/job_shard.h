@@ -229,6 +229,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   NonFiniteLog& non_finite() { return executor_.non_finite(); }
 
  private:
+  uint64_t DroppedBlocksLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Runs `task` in a lane, behind the steps that it was given, and waits for
   // it, unless `check`, under the lock, is not OK. Errors: its, the task's.
   absl::Status RunInLane(absl::FunctionRef<absl::Status()> check, int lane,

@@ -45,6 +45,7 @@ ShardStatus::Job JobShard::Status() const {
         controller_.ActivityText(controller_.worker_count()));
   }
   status.set_skipped_clocks(controller_.skipped_clocks());
+  status.set_dropped_blocks(DroppedBlocksLocked());
   const absl::Time moved_at = controller_.moved_at();
   status.set_quiet_seconds(
       moved_at == absl::InfinitePast()
@@ -96,8 +97,12 @@ uint64_t JobShard::SkippedClocks() const {
 }
 
 uint64_t JobShard::DroppedBlocks() const {
-  const OnNonFinite policy = config_.update.on_non_finite;
   MutexLock lock(&mu_);
+  return DroppedBlocksLocked();
+}
+
+uint64_t JobShard::DroppedBlocksLocked() const {
+  const OnNonFinite policy = config_.update.on_non_finite;
   const bool sync = controller_.regimes().AllSync();
   // SYNC with SKIP_STEP has skipped the clock of what was found.
   if (policy == OnNonFinite::kFailJob ||

@@ -207,6 +207,18 @@ TEST_F(NonFiniteTest, DroppingABlockLeavesTheOthersMean) {
   }
 }
 
+// Each worker's gradient is finite, and their sum is not: no worker has it
+// among its counts.
+TEST_F(NonFiniteTest, ABlockThatOverflowsInTheSumCounts) {
+  const std::string half = "3e38,0,0\n0.5,0,1\n0.5,0.5,1\n-0.5,0.5,2\n";
+  dir_.Write("halves.csv", half + half);
+  const auto outcome = Train(2, 1, Spec("halves.csv", DROP_BLOCK));
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_EQ(SkippedIn(outcome).dropped_blocks(), 1u);
+  EXPECT_THAT(outcome.artifacts.at("metrics.json"),
+              HasSubstr("\"dropped_blocks\": \"1\""));
+}
+
 TEST_F(NonFiniteTest, AClippedNormIsThatOfWhatIsLeft) {
   JobSpec spec = Spec("large.csv", DROP_BLOCK);
   spec.mutable_optimizer()->set_clip_norm(1e6f);  // not reached

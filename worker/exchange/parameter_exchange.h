@@ -188,10 +188,6 @@ class ParameterExchange {
     friend bool operator==(const LeftOut&, const LeftOut&) = default;
   };
   virtual std::optional<LeftOut> left_out() const { return std::nullopt; }
-  // Where left_out() is none: blocks that were dropped before the ps took the
-  // state from the ranks. The ps have them in their totals, and not among the
-  // counts of a worker. Thread-safe.
-  virtual uint64_t dropped_before_ps() const { return 0; }
   // The gradient of `tensor` is final, and its value is not read again in this
   // step. Tensors are numbered as the job's parameters; each comes once, in the
   // order in which backward is done with them.

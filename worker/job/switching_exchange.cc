@@ -73,11 +73,6 @@ std::optional<ParameterExchange::LeftOut> SwitchingExchange::left_out() const {
   return active->left_out();
 }
 
-uint64_t SwitchingExchange::dropped_before_ps() const {
-  MutexLock lock(&mu_);
-  return dropped_before_ps_;
-}
-
 // --- A change of the strategy ------------------------------------------------
 
 absl::StatusOr<SwitchingExchange::Change> SwitchingExchange::ChangeTo(
@@ -276,14 +271,10 @@ absl::Status SwitchingExchange::CommitRegime(uint64_t cut_id, int64_t clock) {
 absl::Status SwitchingExchange::HandToPs(int64_t clock) {
   ShardStateHeader header = peers_->StateHeader();
   header.set_non_finite(header.non_finite() + found_);
+  // The shards count them in their totals, and by no worker.
   for (auto& worker : *header.mutable_workers()) worker.clear_non_finite();
   SYNCLINE_RETURN_IF_ERROR(options_.state->TakeBack(change_->cut_id, clock,
                                                     header, change_->regimes));
-  {
-    // The shards count it in their totals, and by no worker.
-    MutexLock lock(&mu_);
-    dropped_before_ps_ = header.non_finite();
-  }
   next_ = options_.make_ps(change_->regimes);
   ShowMembers();
   // Before any rank can be past them.

@@ -110,7 +110,6 @@ class SwitchingExchange final : public ParameterExchange {
     return active_->was_left_behind(clock);
   }
   std::optional<LeftOut> left_out() const override ABSL_LOCKS_EXCLUDED(mu_);
-  uint64_t dropped_before_ps() const override ABSL_LOCKS_EXCLUDED(mu_);
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<RowBatch* const> next_rows) override;
   absl::Status Wait() override;
@@ -170,7 +169,6 @@ class SwitchingExchange final : public ParameterExchange {
 
   mutable Mutex mu_;
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);
-  uint64_t dropped_before_ps_ ABSL_GUARDED_BY(mu_) = 0;
   // active_, next_, former_ and next_link_, for other threads.
   std::vector<std::shared_ptr<ParameterExchange>> shown_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<PeerLink> shown_link_ ABSL_GUARDED_BY(mu_);

@@ -50,9 +50,8 @@ absl::Status ResultExport::PutChiefResults(Trainer* trainer) {
               EventFile(trainer->History(absl::Now()), evaluations)));
   if (!job_.has_evaluator()) {
     const WorkerProgress totals = trainer->Totals();
-    SYNCLINE_RETURN_IF_ERROR(PutMetrics(trainer->evaluations(), &totals,
-                                        trainer->left_out(),
-                                        trainer->dropped_before_ps()));
+    SYNCLINE_RETURN_IF_ERROR(
+        PutMetrics(trainer->evaluations(), &totals, trainer->left_out()));
   }
   SYNCLINE_RETURN_IF_ERROR(PutBest());
   for (size_t t = 0; t < tables.size(); ++t) {
@@ -76,8 +75,8 @@ absl::Status ResultExport::PutModel(const DenseTables& tables) {
 absl::Status ResultExport::PutEvaluatorResults(
     absl::Span<const Evaluation> evaluations,
     std::optional<ParameterExchange::LeftOut> left_out) {
-  SYNCLINE_RETURN_IF_ERROR(PutMetrics(evaluations, /*totals=*/nullptr, left_out,
-                                      /*dropped_before=*/0));
+  SYNCLINE_RETURN_IF_ERROR(
+      PutMetrics(evaluations, /*totals=*/nullptr, left_out));
   SYNCLINE_RETURN_IF_ERROR(PutText(absl::StrCat(kEventFile, "evaluator"),
                                    EventFile({}, evaluations)));
   SYNCLINE_RETURN_IF_ERROR(PutBest());
@@ -124,15 +123,14 @@ absl::Status ResultExport::PutBest() {
 
 absl::Status ResultExport::PutMetrics(
     absl::Span<const Evaluation> evaluations, const WorkerProgress* totals,
-    std::optional<ParameterExchange::LeftOut> left_out,
-    uint64_t dropped_before) {
+    std::optional<ParameterExchange::LeftOut> left_out) {
   absl::StatusOr<JobProgress> skipped = JobProgress();
   if (left_out.has_value()) {
     skipped->set_skipped_clocks(left_out->skipped_clocks);
     skipped->set_dropped_blocks(left_out->dropped_blocks);
   } else {
-    skipped = AskSkippedCounts(job_.assignment, job_.regimes, dropped_before,
-                               MonotonicNow() + kSkippedTimeout);
+    skipped =
+        AskSkippedCounts(job_.assignment, MonotonicNow() + kSkippedTimeout);
   }
   if (!skipped.ok()) {
     LogWarning("metrics.json does not say how many steps were skipped")

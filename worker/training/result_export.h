@@ -46,12 +46,10 @@ class ResultExport {
       std::optional<ParameterExchange::LeftOut> left_out = std::nullopt);
 
  private:
-  // `totals` is null where this rank has not trained. `dropped_before`: see
-  // AskSkippedCounts; it counts where `left_out` is none.
+  // `totals` is null where this rank has not trained.
   absl::Status PutMetrics(absl::Span<const Evaluation> evaluations,
                           const WorkerProgress* totals,
-                          std::optional<ParameterExchange::LeftOut> left_out,
-                          uint64_t dropped_before);
+                          std::optional<ParameterExchange::LeftOut> left_out);
   absl::Status PutBest();
   absl::Status PutText(const std::string& name, const std::string& content);
   // The tables that the model file can hold.

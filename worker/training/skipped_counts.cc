@@ -12,18 +12,13 @@
 namespace syncline::worker {
 
 absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
-                                             const RegimeSchedule& regimes,
-                                             uint64_t dropped_before,
                                              absl::Time deadline) {
-  const JobSpec& spec = assignment.spec();
   JobProgress counts;
-  const OnNonFinite policy = GradientPolicyOf(spec);
-  if (policy == OnNonFinite::kFailJob) return counts;
-  // With SKIP_STEP in SYNC mode the clock of such a block was skipped.
-  const bool drops = policy == OnNonFinite::kDropBlock || !regimes.AllSync();
+  if (GradientPolicyOf(assignment.spec()) == OnNonFinite::kFailJob) {
+    return counts;
+  }
   ShardStatusRequest request;
   request.set_job_id(assignment.job_id());
-  uint64_t dropped = dropped_before;
   for (const Participant& ps : assignment.ps()) {
     ShardStatus status;
     const auto stub = ParameterServer::NewStub(
@@ -35,12 +30,9 @@ absl::StatusOr<JobProgress> AskSkippedCounts(const JobAssignment& assignment,
     for (const ShardStatus::Job& job : status.jobs()) {
       counts.set_skipped_clocks(
           std::max(counts.skipped_clocks(), job.skipped_clocks()));
-      for (const ShardStatus::Worker& worker : job.workers()) {
-        dropped += worker.non_finite();
-      }
+      counts.set_dropped_blocks(counts.dropped_blocks() + job.dropped_blocks());
     }
   }
-  if (drops) counts.set_dropped_blocks(dropped);
   return counts;
 }
 

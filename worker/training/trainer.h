@@ -132,7 +132,6 @@ class Trainer {
   std::optional<ParameterExchange::LeftOut> left_out() const {
     return parameters_.left_out();
   }
-  uint64_t dropped_before_ps() const { return parameters_.dropped_before_ps(); }
   // history.csv, after Run. REQUIRES: this is the chief.
   std::string HistoryCsv() const;
   // The same points; `now` by the wall clock.
