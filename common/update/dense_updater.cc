@@ -21,8 +21,8 @@ DenseUpdater::DenseUpdater(const Options& options,
   const int slots = OptimizerSlots(options.optimizer);
   size_t floats = 0;
   for (const size_t count : counts) floats += Stride(count) * (1 + slots);
-  memory_ = HugeFloats(floats);
-  float* next = memory_.data();
+  memory_ = std::make_shared<HugeFloats>(floats);
+  float* next = memory_->data();
   for (size_t i = 0; i < counts.size(); ++i) {
     Block& block = blocks_[i];
     const size_t stride = Stride(counts[i]);
@@ -51,10 +51,10 @@ uint64_t DenseUpdater::MemoryBytes(const OptimizerParams& optimizer,
 }
 
 absl::Status DenseUpdater::MakeResident(const GoOnCheck& go_on) {
-  return TouchMemory(
-      "parameters and optimizer state",
-      {reinterpret_cast<char*>(memory_.data()), memory_.size() * sizeof(float)},
-      go_on);
+  return TouchMemory("parameters and optimizer state",
+                     {reinterpret_cast<char*>(memory_->data()),
+                      memory_->size() * sizeof(float)},
+                     go_on);
 }
 
 absl::Span<const float> DenseUpdater::array(uint32_t block, int array) const {

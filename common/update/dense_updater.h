@@ -195,6 +195,8 @@ class DenseUpdater {
     return blocks_[block].buffered.empty() && !blocks_[block].is_reduced;
   }
   uint32_t block_count() const { return static_cast<uint32_t>(blocks_.size()); }
+  // Keeps the arrays' memory, for who still reads it when this is gone.
+  std::shared_ptr<const void> memory() const { return memory_; }
   uint64_t value_bytes() const { return value_bytes_; }
   uint64_t slot_bytes() const { return slot_bytes_; }
 
@@ -252,7 +254,8 @@ class DenseUpdater {
 
   Options options_;
   std::vector<Block> blocks_;
-  HugeFloats memory_;  // of all blocks, each 64-byte aligned
+  // Of all blocks, each 64-byte aligned.
+  std::shared_ptr<HugeFloats> memory_;
   uint64_t value_bytes_ = 0;
   uint64_t slot_bytes_ = 0;
 };

@@ -201,6 +201,18 @@ TEST_F(StrategyChangeTest, AConvolutionalNetWithRunningStatistics) {
   ExpectTheSameBits(spec, kNormalised);
 }
 
+// Each step ends an epoch: the chief leaves the values behind it to the cut
+// that it evaluates, and its strategy changes there first.
+TEST_F(StrategyChangeTest, WhereTheChiefEvaluates) {
+  JobSpec spec = Digits(40);
+  spec.mutable_data()->mutable_train()->mutable_digits()->set_count(32);
+  ExpectTheSameBits(spec, MlpModel(784, 32, 10), 2, /*rounds=*/3,
+                    {ALL_REDUCE, PARAMETER_SERVER, SHARDED, PARAMETER_SERVER});
+  spec.set_wire_type(WIRE_BFLOAT16);
+  ExpectTheSameBits(spec, MlpModel(784, 32, 10), 2, /*rounds=*/3,
+                    {ALL_REDUCE, PARAMETER_SERVER});
+}
+
 // Whoever trains has whole values to go on with, and rounded ones to train on.
 TEST_F(StrategyChangeTest, SixteenBitsOnTheWire) {
   JobSpec spec = Digits(6);

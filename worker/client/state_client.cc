@@ -15,12 +15,20 @@
 #include "common/regime/job_regimes.h"
 #include "common/rpc/grpc_channel.h"
 #include "common/rpc/grpc_status.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+#include "worker/client/row_frames.h"
 
 namespace syncline::worker {
 namespace {
 
 // Of one message; a block has no more.
 constexpr size_t kPayloadFloatsMax = (1 << 20) / sizeof(float);
+// Under way to one shard, and to all: while one message travels, another one is
+// copied at either end. Each has a thread.
+constexpr size_t kShardCallsMax = 4;
+constexpr size_t kCallsMax = 16;
 // A shard's room comes free as soon as some call there ends.
 constexpr absl::Duration kBusyWait = absl::Milliseconds(20);
 constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
@@ -34,28 +42,100 @@ void WaitFor(absl::Duration time) {
 
 void NoProgress() {}
 
-// Pieces of the blocks, in messages that are full: calls
-// send(pieces, elements) for each message.
-template <typename Send>
-absl::Status InMessages(const BlockMap& map, absl::Span<const uint32_t> blocks,
-                        uint32_t arrays, Send send) {
+// What one message brings.
+struct Load {
   std::vector<StatePiece> pieces;
   size_t elements = 0;
+};
+
+// Arrays [first_array, arrays) of the blocks that are on the shard, in messages
+// that are full.
+std::vector<Load> LoadsOf(const BlockMap& map, uint32_t shard,
+                          absl::Span<const uint32_t> blocks,
+                          uint32_t first_array, uint32_t arrays) {
+  std::vector<Load> loads;
   for (const uint32_t block : blocks) {
+    if (map.blocks()[block].shard != shard) continue;
     const auto count = static_cast<size_t>(map.blocks()[block].count);
-    for (uint32_t array = 0; array < arrays; ++array) {
-      if (!pieces.empty() && elements + count > kPayloadFloatsMax) {
-        SYNCLINE_RETURN_IF_ERROR(send(pieces, elements));
-        pieces.clear();
-        elements = 0;
+    for (uint32_t array = first_array; array < arrays; ++array) {
+      if (loads.empty() || loads.back().elements + count > kPayloadFloatsMax) {
+        loads.emplace_back();
       }
-      pieces.emplace_back();
-      pieces.back().set_block(block);
-      pieces.back().set_array(array);
-      elements += count;
+      StatePiece piece;
+      piece.set_block(block);
+      piece.set_array(array);
+      loads.back().pieces.push_back(std::move(piece));
+      loads.back().elements += count;
     }
   }
-  return pieces.empty() ? absl::OkStatus() : send(pieces, elements);
+  return loads;
+}
+
+// Calls send(load) for each, on so many threads; the first error, behind which
+// no other one begins.
+absl::Status SendAll(absl::Span<const Load> loads, size_t threads,
+                     absl::FunctionRef<absl::Status(const Load& load)> send) {
+  std::atomic<size_t> next{0};
+  Mutex mu;
+  absl::Status first;
+  const auto run = [&] {
+    for (size_t i = next++; i < loads.size(); i = next++) {
+      const absl::Status status = send(loads[i]);
+      if (status.ok()) continue;
+      MutexLock lock(&mu);
+      if (first.ok()) first = status;
+      next = loads.size();
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(threads, loads.size()); ++i) {
+    others.emplace_back(run);
+  }
+  run();
+  for (std::thread& other : others) other.join();
+  MutexLock lock(&mu);
+  return first;
+}
+
+// The message with `values` as its field of that name, from where they lie.
+grpc::ByteBuffer Encode(const WritePiecesRequest& without_values,
+                        const std::vector<grpc::Slice>& values) {
+  size_t bytes = 0;
+  for (const grpc::Slice& slice : values) bytes += slice.size();
+  std::string head = without_values.SerializeAsString();
+  constexpr uint32_t kBytesField = 2;  // wire type
+  uint8_t tag[16];
+  uint8_t* end = google::protobuf::io::CodedOutputStream::WriteTagToArray(
+      WritePiecesRequest::kValuesFieldNumber << 3 | kBytesField, tag);
+  end = google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
+      static_cast<uint32_t>(bytes), end);
+  head.append(reinterpret_cast<const char*>(tag),
+              static_cast<size_t>(end - tag));
+  std::vector<grpc::Slice> slices = {grpc::Slice(head)};
+  slices.insert(slices.end(), values.begin(), values.end());
+  return {slices.data(), slices.size()};
+}
+
+// A call of a message that we have encoded; blocks.
+grpc::Status CallEncoded(grpc::GenericStub* stub, grpc::ClientContext* context,
+                         const std::string& method,
+                         const grpc::ByteBuffer& request,
+                         grpc::ByteBuffer* response) {
+  Mutex mu;
+  CondVar ended;
+  bool done = false;
+  grpc::Status status;
+  stub->UnaryCall(context, method, grpc::StubOptions(), &request, response,
+                  [&](grpc::Status result) {
+                    MutexLock lock(&mu);
+                    status = std::move(result);
+                    done = true;
+                    ended.Signal();
+                  });
+  MutexLock lock(&mu);
+  // Its deadline is the context's.
+  while (!done) ended.WaitUntil(&mu, MonotonicNow() + absl::Minutes(1));
+  return status;
 }
 
 void AddUp(const ShardStateHeader& of, ShardStateHeader* all) {
@@ -91,9 +171,13 @@ absl::Status StateClient::ForEachShard(
     shard.caller.set_shard(number);
     shard.name =
         absl::StrCat(peers[number].name, " at ", peers[number].address);
-    shard.stub = StateTransfer::NewStub(
-        MakeChannel(peers[number].address, ExpectedPeer::kPs));
-    shard.blocks = job->table.blocks().shard_blocks(number);
+    const auto channel = MakeChannel(peers[number].address, ExpectedPeer::kPs);
+    shard.stub = StateTransfer::NewStub(channel);
+    shard.bulk = std::make_shared<grpc::GenericStub>(channel);
+  }
+  for (Shard& shard : shards) {
+    shard.calls =
+        std::clamp<size_t>(kCallsMax / shards.size(), 1, kShardCallsMax);
   }
   std::vector<absl::Status> statuses(shards.size());
   Mutex mu;
@@ -175,22 +259,22 @@ absl::StatusOr<std::optional<StateClient::Proposal>> StateClient::GetProposal(
 }
 
 absl::Status StateClient::ReadShard(const Shard& shard, uint64_t cut_id,
-                                    int64_t clock, uint32_t arrays,
+                                    int64_t clock, const Wanted& wanted,
                                     const Visit& visit,
                                     std::atomic<uint64_t>* moved) {
   const std::shared_ptr<const RoutedJob> job = options_.routing->job();
   const BlockMap& map = job->table.blocks();
-  const auto read = [&](absl::Span<const StatePiece> pieces, size_t elements) {
+  const auto read = [&](const Load& load) {
     ReadPiecesRequest request;
     *request.mutable_caller() = shard.caller;
     request.set_cut_id(cut_id);
-    for (const StatePiece& piece : pieces) *request.add_pieces() = piece;
+    for (const StatePiece& piece : load.pieces) *request.add_pieces() = piece;
     ReadPiecesResponse response;
     absl::Status status = Call(shard, "ReadPieces", clock, [&](auto* context) {
       return shard.stub->ReadPieces(context, request, &response);
     });
     SYNCLINE_RETURN_IF_ERROR(status);
-    if (response.values().size() != elements * sizeof(float) ||
+    if (response.values().size() != load.elements * sizeof(float) ||
         response.pieces_size() != request.pieces_size() ||
         Crc32c(response.values()) != response.crc32c()) {
       return absl::DataLossError(absl::StrCat(
@@ -206,15 +290,17 @@ absl::Status StateClient::ReadShard(const Shard& shard, uint64_t cut_id,
             piece.updates());
       rest.remove_prefix(bytes);
     }
-    moved->fetch_add(pieces.size());
+    moved->fetch_add(load.pieces.size());
     return absl::OkStatus();
   };
-  return InMessages(map, shard.blocks, arrays, read);
+  return SendAll(LoadsOf(map, shard.number, wanted.blocks, wanted.first_array,
+                         wanted.arrays),
+                 shard.calls, read);
 }
 
 absl::StatusOr<ShardStateHeader> StateClient::Read(uint64_t cut_id,
                                                    int64_t clock,
-                                                   uint32_t arrays,
+                                                   const Wanted& wanted,
                                                    const Visit& visit,
                                                    const Progress& progress) {
   std::atomic<uint64_t> moved{0};
@@ -231,10 +317,10 @@ absl::StatusOr<ShardStateHeader> StateClient::Read(uint64_t cut_id,
               return shard.stub->ReadHeader(context, request, &response);
             }));
         const ShardStateHeader& header = response.header();
-        if (header.slots() + 1 != arrays) {
+        if (header.slots() + 1 != wanted.arrays) {
           return absl::InvalidArgumentError(absl::StrCat(
               shard.name, ", job ", options_.job_id, ": its optimizer has ",
-              header.slots(), " slots, not ", arrays - 1));
+              header.slots(), " slots, not ", wanted.arrays - 1));
         }
         // Steps that a worker left out count as all blocks (PsReport).
         uint64_t left_out = 0;
@@ -246,7 +332,7 @@ absl::StatusOr<ShardStateHeader> StateClient::Read(uint64_t cut_id,
           AddUp(header, &all);
           all.set_non_finite(all.non_finite() + left_out);
         }
-        return ReadShard(shard, cut_id, clock, arrays, visit, &moved);
+        return ReadShard(shard, cut_id, clock, wanted, visit, &moved);
       },
       [&] {
         if (progress != nullptr) progress(moved.load());
@@ -260,35 +346,37 @@ absl::Status StateClient::WriteShard(const Shard& shard, uint64_t transfer,
                                      std::atomic<uint64_t>* moved) {
   const std::shared_ptr<const RoutedJob> job = options_.routing->job();
   const BlockMap& map = job->table.blocks();
-  std::vector<uint32_t> here;
-  for (const uint32_t block : source.blocks) {
-    if (map.blocks()[block].shard == shard.number) here.push_back(block);
-  }
-  const auto write = [&](absl::Span<const StatePiece> pieces,
-                         size_t elements) -> absl::Status {
+  const auto write = [&](const Load& load) -> absl::Status {
     WritePiecesRequest request;
     *request.mutable_caller() = shard.caller;
     request.set_transfer(transfer);
-    request.mutable_values()->reserve(elements * sizeof(float));
-    for (const StatePiece& piece : pieces) {
+    std::vector<grpc::Slice> values;
+    uint32_t crc = 0;
+    for (const StatePiece& piece : load.pieces) {
       StatePiece* const sent = request.add_pieces();
       *sent = piece;
       sent->set_updates(source.updates_of(piece.block()));
       const absl::Span<const float> array =
           source.array_of(piece.block(), piece.array());
-      request.mutable_values()->append(
-          reinterpret_cast<const char*>(array.data()),
-          array.size() * sizeof(float));
+      const size_t bytes = array.size() * sizeof(float);
+      crc = ExtendCrc32c(crc,
+                         {reinterpret_cast<const char*>(array.data()), bytes});
+      values.push_back(BorrowedSlice(array.data(), bytes, source.owner));
     }
-    request.set_crc32c(Crc32c(request.values()));
-    WritePiecesResponse response;
+    request.set_crc32c(crc);
+    const grpc::ByteBuffer encoded = Encode(request, values);
     absl::Status status = Call(shard, "WritePieces", clock, [&](auto* context) {
-      return shard.stub->WritePieces(context, request, &response);
+      grpc::ByteBuffer response;  // has no field
+      return CallEncoded(shard.bulk.get(), context,
+                         "/syncline.StateTransfer/WritePieces", encoded,
+                         &response);
     });
-    if (status.ok()) moved->fetch_add(pieces.size());
+    if (status.ok()) moved->fetch_add(load.pieces.size());
     return status;
   };
-  return InMessages(map, here, source.arrays, write);
+  return SendAll(LoadsOf(map, shard.number, source.blocks, /*first_array=*/0,
+                         source.arrays),
+                 shard.calls, write);
 }
 
 absl::Status StateClient::Write(uint64_t transfer, int64_t clock,

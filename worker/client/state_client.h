@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_CLIENT_STATE_CLIENT_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "absl/types/span.h"
 #include "common/base/cancellation.h"
 #include "common/regime/regime_schedule.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "proto/shard_state.pb.h"
 #include "proto/state_transfer.grpc.pb.h"
 #include "worker/client/current_routing.h"
@@ -52,27 +54,38 @@ class StateClient {
   // announced or withdrawn.
   absl::StatusOr<std::optional<Proposal>> GetProposal(int64_t clock);
 
-  // Elements of one array of a block: values, then the optimizer's slots.
-  // Several threads, for different blocks.
+  // The part of the state that is read: these blocks, and of each the arrays
+  // [first_array, arrays): values are array 0, the optimizer's slots follow.
+  struct Wanted {
+    absl::Span<const uint32_t> blocks;  // ids
+    uint32_t first_array = 0;
+    uint32_t arrays = 1;  // of a block, all that the optimizer has
+  };
+  // Elements of one array of a block. Several threads, for different arrays.
   using Visit = std::function<void(uint32_t block, uint32_t array,
                                    absl::string_view floats, int64_t updates)>;
   // Is told about once a second, on the calling thread, how many arrays of
   // blocks have come or gone so far, until all have. May be null.
   using Progress = std::function<void(uint64_t arrays)>;
-  // Gives `visit` all `arrays` of all blocks as of a cut that all shards hold.
-  // Returns what the shards say together: counts are added up, by rank as well.
+  // Gives `visit` each wanted array as of a cut that all shards hold. Returns
+  // what the shards say together of the whole job: counts are added up, by rank
+  // as well.
   absl::StatusOr<ShardStateHeader> Read(uint64_t cut_id, int64_t clock,
-                                        uint32_t arrays, const Visit& visit,
+                                        const Wanted& wanted,
+                                        const Visit& visit,
                                         const Progress& progress = nullptr);
 
   // The blocks that this rank writes, and their content.
   struct Source {
     absl::Span<const uint32_t> blocks;  // ids
     uint32_t arrays = 1;
-    // Called from several threads, for different blocks.
+    // Called from several threads.
     std::function<absl::Span<const float>(uint32_t block, uint32_t array)>
         array_of;
     std::function<int64_t(uint32_t block)> updates_of;
+    // Has the arrays' memory, from which they are sent. A call that has ended
+    // early may still read it.
+    std::shared_ptr<const void> owner;
   };
   absl::Status Write(uint64_t transfer, int64_t clock, const Source& source,
                      const Progress& progress = nullptr);
@@ -93,7 +106,8 @@ class StateClient {
     Caller caller;
     std::string name;  // "ps:1 at 10.0.0.6:4000"
     std::shared_ptr<StateTransfer::Stub> stub;
-    absl::Span<const uint32_t> blocks;
+    std::shared_ptr<grpc::GenericStub> bulk;  // for messages that we encode
+    size_t calls = 1;                         // under way at a time
   };
   // `visit` on a thread for each shard, `tick` about once a second on this one;
   // the error of the first shard that has one.
@@ -104,7 +118,7 @@ class StateClient {
                     absl::FunctionRef<grpc::Status(grpc::ClientContext*)> call);
   // Both count arrays in *moved.
   absl::Status ReadShard(const Shard& shard, uint64_t cut_id, int64_t clock,
-                         uint32_t arrays, const Visit& visit,
+                         const Wanted& wanted, const Visit& visit,
                          std::atomic<uint64_t>* moved);
   absl::Status WriteShard(const Shard& shard, uint64_t transfer, int64_t clock,
                           const Source& source, std::atomic<uint64_t>* moved);

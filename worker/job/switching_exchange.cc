@@ -151,6 +151,10 @@ StateClient::Progress SwitchingExchange::ReportsOf(int64_t clock,
   return [this, clock, what = std::move(what),
           total = uint64_t{blocks} * options_.arrays](uint64_t arrays) {
     active_->ReportActivity(clock, what, arrays, total).IgnoreError();
+    // Ranks that have their parts wait for this one in the new group.
+    if (next_link_ != nullptr) {
+      next_link_->ReportActivity(clock, what, arrays, total).IgnoreError();
+    }
   };
 }
 
@@ -177,22 +181,41 @@ absl::Status SwitchingExchange::PrepareFromPs(const Change& change,
   // it by the old exchange: where the chief has withdrawn the cut, that wait
   // would be an error that ends the job.
   if (is_chief()) {
-    SYNCLINE_RETURN_IF_ERROR(active_->AwaitCut(proposal->cut_id, clock));
+    // It has left the values to a cut that it reads at this clock, too.
+    SYNCLINE_RETURN_IF_ERROR(has_values_
+                                 ? active_->AwaitCut(proposal->cut_id, clock)
+                                 : active_->PullCut(proposal->cut_id, clock));
+  } else if (!has_values_) {
+    return absl::InternalError("the step before has read no values");
   }
-  SYNCLINE_RETURN_IF_ERROR(Join(change, clock));
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const ShardStateHeader header,
-      options_.state->Read(
-          proposal->cut_id, clock, options_.arrays,
-          [this](uint32_t block, uint32_t array, absl::string_view floats,
-                 int64_t updates) {
-            next_peers_->RestorePiece(block, array, floats, updates,
-                                      /*into_tensors=*/true);
-          },
-          ReportsOf(clock, "reading the state",
-                    next_peers_->reduction().map().blocks().size())));
-  next_peers_->BeginWith(header, clock);
+  const auto header = JoinAndRead(change, proposal->cut_id, clock);
+  if (next_link_ == nullptr) return header.status();
+  if (change.regime.strategy == Strategy::kAllReduce) {
+    // A rank that has no part of the state would be waited for in vain.
+    SYNCLINE_RETURN_IF_ERROR(
+        SwitchTalk(next_link_, clock).AwaitParts(header.status()));
+  }
+  SYNCLINE_RETURN_IF_ERROR(header.status());
+  SYNCLINE_RETURN_IF_ERROR(next_peers_->RestoreRest(clock));
+  next_peers_->BeginWith(*header, clock);
   return absl::OkStatus();
+}
+
+absl::StatusOr<ShardStateHeader> SwitchingExchange::JoinAndRead(
+    const Change& change, uint64_t cut_id, int64_t clock) {
+  SYNCLINE_RETURN_IF_ERROR(Join(change, clock));
+  const absl::Span<const uint32_t> own =
+      next_peers_->reduction().map().shard_blocks(options_.rank);
+  return options_.state->Read(
+      cut_id, clock,
+      {.blocks = own,
+       .first_array = next_peers_->first_array_of_ps(),
+       .arrays = options_.arrays},
+      [this](uint32_t block, uint32_t array, absl::string_view floats,
+             int64_t updates) {
+        next_peers_->RestorePiece(block, array, floats, updates);
+      },
+      ReportsOf(clock, "reading the state", own.size()));
 }
 
 absl::Status SwitchingExchange::PrepareFromPeers(const Change& change,
@@ -221,7 +244,8 @@ absl::Status SwitchingExchange::PrepareFromPeers(const Change& change,
        .updates_of =
            [&](uint32_t block) {
              return reduction.updater().updates(reduction.local(block));
-           }},
+           },
+       .owner = reduction.updater().memory()},
       ReportsOf(clock, "writing the state", blocks.size()));
 }
 
@@ -395,6 +419,12 @@ absl::Status SwitchingExchange::Activate(const RegimeSchedule& regimes,
   former_ = std::exchange(active_, std::exchange(next_, nullptr));
   peers_ = std::exchange(next_peers_, nullptr);
   next_link_.reset();
+  // The tensors have the values that the owners have written to the ps. In 16
+  // bits the ps round them.
+  if (peers_ == nullptr && !had_ps &&
+      regimes.regimes().back().wire_type == ElementType::kFloat32) {
+    here_ = clock;
+  }
   regimes_ = regimes;
   ShowMembers();
   return absl::OkStatus();
@@ -442,6 +472,7 @@ std::unique_ptr<CheckpointWriting> SwitchingExchange::OpenCheckpoint(
 }
 
 void SwitchingExchange::BeginStep(const Step& step) {
+  has_values_ = step.pull;
   active_->BeginStep(step);
 }
 

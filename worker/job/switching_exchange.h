@@ -34,7 +34,9 @@ namespace syncline::worker {
 //   it; one has not, or did not say so in time -> the strategy before stays
 //
 // From ps to ranks: while the shards hold the cut, each rank forms the group
-// and reads the state. The shards' commit decides. From ranks to ps: each rank
+// and reads the state of the blocks that it owns; values are in its tensors.
+// Where all ranks are to have all state, they hand it to each other then. The
+// shards' commit decides. From ranks to ps: each rank
 // writes the blocks that it owns to the shards, which are away until the chief
 // has them take the state back. Among ranks: a new group, into which the state
 // is copied; where an owner alone has it, the owner sends it.
@@ -131,6 +133,8 @@ class SwitchingExchange final : public ParameterExchange {
   // or the shards do. After an error among ranks the new group has ended.
   absl::Status PreparePart(const Change& change, int64_t clock);
   absl::Status PrepareFromPs(const Change& change, int64_t clock);
+  absl::StatusOr<ShardStateHeader> JoinAndRead(const Change& change,
+                                               uint64_t cut_id, int64_t clock);
   absl::Status PrepareFromPeers(const Change& change, int64_t clock);
   // The chief's: what all ranks say.
   absl::Status AwaitOthers(const absl::Status& own, int64_t clock);
@@ -166,6 +170,7 @@ class SwitchingExchange final : public ParameterExchange {
   uint64_t found_ = 0;            // by other ranks: AwaitOthers
   std::map<uint64_t, Cut> cuts_;  // announced by this rank and not ended
   std::optional<int64_t> here_;   // the clock whose values have come already
+  bool has_values_ = true;        // those behind the last step
 
   mutable Mutex mu_;
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);

@@ -170,17 +170,31 @@ class PeerExchange : public ParameterExchange {
   const std::shared_ptr<PeerLink>& link() const { return link_; }
 
   // In place of Init and Pull, where another exchange has trained before: the
-  // pieces, then the rest. RestorePiece may run on several threads, for
-  // different blocks; with `into_tensors` values go into the tensors, too, as
-  // steps compute with them.
+  // state, then BeginWith. Until the tensors are written there, they have what
+  // they had.
+
+  // A block's elements and updates, of an array; those of a block that this
+  // rank does not update are left out. Several threads, for different arrays.
   void RestorePiece(uint32_t block, uint32_t array, absl::string_view floats,
-                    int64_t updates, bool into_tensors);
+                    int64_t updates);
+  // Where ps have trained: the array from which on the state of a block is
+  // theirs alone. Before it are the values, which the tensors have whole unless
+  // they travel in 16 bits; updates come with some array.
+  uint32_t first_array_of_ps() const {
+    return narrows() || reduction_.updater().arrays() == 1 ? 0 : 1;
+  }
+  // The rest of the state, where this rank has been given, by RestorePiece, the
+  // arrays of the blocks that it owns from first_array_of_ps on. Every rank
+  // calls it at the same time, if all ranks are to have all state: the owners
+  // send theirs. Errors: PeerLink::Await's.
+  absl::Status RestoreRest(int64_t clock);
+  // All of the state, that `before` has here, of the same ranks and blocks.
+  // Where each block's state is at one rank there, and at all ranks here, every
+  // rank calls it at the same time, and the owners send theirs. Errors:
+  // PeerLink::Await's.
+  absl::Status RestoreFrom(const PeerExchange& before, int64_t clock);
   // `header`: the job's, in which non_finite is of all ranks.
   void BeginWith(const ShardStateHeader& header, int64_t clock);
-  // The state that `before` has here, of the same ranks and blocks. Where each
-  // block's state is at one rank there, and at all ranks here, every rank calls
-  // it at the same time, and the owners send theirs. Errors: PeerLink::Await's.
-  absl::Status RestoreFrom(const PeerExchange& before, int64_t clock);
 
  private:
   // An event that a callback passes on to the thread that calls.
@@ -251,8 +265,10 @@ class PeerExchange : public ParameterExchange {
   void OpenCheckpoints();
   // The cut of the checkpoint behind the open step; 0: none.
   uint64_t CheckpointCut() const;
-  // RestoreFrom's, from the owners of blocks.
-  absl::Status GatherSlots(int64_t clock);
+  // The values of blocks that the tensors have whole.
+  void RestoreValues();
+  // The arrays from `first_array` on, and updates, from the owners of blocks.
+  absl::Status GatherState(int64_t clock, uint32_t first_array);
   // The change of the strategy behind the open step.
   std::optional<AnnouncedSwitch> SwitchBehindStep() const;
   // The state behind the last step, without what a writer knows.

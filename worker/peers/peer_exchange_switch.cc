@@ -2,7 +2,8 @@
 // the state comes from the exchange before.
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,8 @@
 namespace syncline::worker {
 namespace {
 
-// Blocks whose state is on its way at a time.
-constexpr size_t kBlocksUnderWay = 16;
+// Blocks of each owner whose state is on its way at a time.
+constexpr size_t kBlocksUnderWay = 8;
 
 absl::string_view FloatBytes(absl::Span<const float> floats) {
   return {reinterpret_cast<const char*>(floats.data()),
@@ -58,20 +59,30 @@ ShardStateHeader PeerExchange::StateHeader() const {
 }
 
 void PeerExchange::RestorePiece(uint32_t block, uint32_t array,
-                                absl::string_view floats, int64_t updates,
-                                bool into_tensors) {
-  if (array == 0 && into_tensors && !narrows()) {
-    const Block& of = reduction_.map().blocks()[block];
-    std::memcpy(tensors_.values[of.tensor].data() + of.offset, floats.data(),
-                floats.size());
-  }
+                                absl::string_view floats, int64_t updates) {
   reduction_.Restore(block, array, /*first=*/0, floats);
-  // Rounded at once: where the change comes to nothing, the tensors have what
-  // they had.
-  if (array == 0 && into_tensors && narrows()) {
-    reduction_.ShowBlock(block, StepReduction::Shown::kAsSent);
+  // Any array's are the block's. Threads have different arrays: one alone is to
+  // write them.
+  if (array + 1 == static_cast<uint32_t>(reduction_.updater().arrays())) {
+    reduction_.RestoreUpdates(block, updates);
   }
-  reduction_.RestoreUpdates(block, updates);
+}
+
+void PeerExchange::RestoreValues() {
+  const BlockMap& map = reduction_.map();
+  for (uint32_t block = 0; block < map.blocks().size(); ++block) {
+    const Block& of = map.blocks()[block];
+    reduction_.Restore(
+        block, /*array=*/0, /*first=*/0,
+        FloatBytes(tensors_.values[of.tensor].subspan(
+            static_cast<size_t>(of.offset), static_cast<size_t>(of.count))));
+  }
+}
+
+absl::Status PeerExchange::RestoreRest(int64_t clock) {
+  if (!narrows()) RestoreValues();
+  if (!reduction_.replicates()) return absl::OkStatus();
+  return GatherState(clock, narrows() ? 0 : 1);
 }
 
 void PeerExchange::BeginWith(const ShardStateHeader& header, int64_t clock) {
@@ -89,52 +100,53 @@ absl::Status PeerExchange::RestoreFrom(const PeerExchange& before,
   const BlockMap& map = reduction_.map();
   const auto arrays = static_cast<uint32_t>(reduction_.updater().arrays());
   const bool has_all = before.reduction_.replicates();
+  // Whoever updates a block, all ranks have its values: what is whole in the
+  // tensors need not come from its owner.
+  if (!has_all) RestoreValues();
   for (uint32_t block = 0; block < map.blocks().size(); ++block) {
-    const Block& of = map.blocks()[block];
-    // Whoever updates a block, all ranks have its values.
-    RestorePiece(
-        block, 0,
-        FloatBytes(tensors_.values[of.tensor].subspan(
-            static_cast<size_t>(of.offset), static_cast<size_t>(of.count))),
-        0, /*into_tensors=*/false);
-    if (!has_all && of.shard != link_->rank()) continue;
+    const bool is_own = map.blocks()[block].shard == link_->rank();
+    if (!is_own && !(has_all && reduction_.replicates())) continue;
     const uint32_t local = before.reduction_.local(block);
-    for (uint32_t array = 0; array < arrays; ++array) {
-      RestorePiece(block, array,
-                   FloatBytes(before.reduction_.updater().array(
-                       local, static_cast<int>(array))),
-                   before.reduction_.updater().updates(local),
-                   /*into_tensors=*/false);
+    for (uint32_t array = has_all ? 0 : 1; array < arrays; ++array) {
+      reduction_.Restore(block, array, /*first=*/0,
+                         FloatBytes(before.reduction_.updater().array(
+                             local, static_cast<int>(array))));
     }
+    reduction_.RestoreUpdates(block,
+                              before.reduction_.updater().updates(local));
   }
   if (has_all || !reduction_.replicates()) return absl::OkStatus();
-  return GatherSlots(clock);
+  return GatherState(clock, /*first_array=*/1);
 }
 
-absl::Status PeerExchange::GatherSlots(int64_t clock) {
+absl::Status PeerExchange::GatherState(int64_t clock, uint32_t first_array) {
   const BlockMap& map = reduction_.map();
   const uint32_t own = link_->rank();
   const auto missing = [&] {
-    return absl::StrCat("clock ", clock,
-                        ", the optimizer's state of other ranks' blocks");
+    return absl::StrCat("clock ", clock, ", the state of other ranks' blocks");
   };
-  // Updates of a rank's blocks, in the order of their ids.
-  std::vector<std::vector<int64_t>> updates(link_->ranks());
+  // What callbacks use: they may run after an error has ended this call.
+  struct Gathering {
+    std::atomic<int> left{0};
+    // By rank, of its blocks in the order of their ids.
+    std::vector<std::vector<int64_t>> updates;
+  };
+  const auto gathering = std::make_shared<Gathering>();
+  std::vector<std::vector<int64_t>>& updates = gathering->updates;
+  updates.resize(link_->ranks());
   for (const uint32_t block : map.shard_blocks(own)) {
     updates[own].push_back(
         reduction_.updater().updates(reduction_.local(block)));
   }
-  std::atomic<int> left{0};
-  const auto done = [&](const absl::Status& status) {
-    if (status.ok()) link_->Moved();
-    --left;
+  std::atomic<int>& left = gathering->left;
+  const auto done = [gathering,
+                     link = link_.get()](const absl::Status& status) {
+    if (!status.ok()) return;  // the wait ends with the group
+    link->Moved();
+    --gathering->left;
   };
-  // Callbacks use what is here; a group that has ended counts down, too.
-  const auto await = [&]() -> absl::Status {
-    absl::Status status =
-        link_->Await([&] { return left.load() == 0; }, missing);
-    if (!status.ok()) link_->Close();
-    return status;
+  const auto await = [&] {
+    return link_->Await([&] { return left.load() == 0; }, missing);
   };
   for (const uint32_t rank : OtherRanks()) {
     updates[rank].resize(map.shard_blocks(rank).size());
@@ -156,27 +168,34 @@ absl::Status PeerExchange::GatherSlots(int64_t clock) {
     }
   }
   const auto arrays = static_cast<uint32_t>(reduction_.updater().arrays());
-  for (size_t first = 0; first < map.blocks().size() && arrays > 1;
+  size_t most = 0;  // blocks of an owner
+  for (uint32_t owner = 0; owner < link_->ranks(); ++owner) {
+    most = std::max(most, map.shard_blocks(owner).size());
+  }
+  // All owners send at the same time.
+  for (size_t first = 0; first < most && first_array < arrays;
        first += kBlocksUnderWay) {
-    const size_t end = std::min(map.blocks().size(), first + kBlocksUnderWay);
-    for (size_t block = first; block < end; ++block) {
-      const uint32_t owner = map.blocks()[block].shard;
-      for (uint32_t array = 1; array < arrays; ++array) {
-        const PeerTag tag = TagAt(
-            clock, kSwitchState, static_cast<uint32_t>(block) * arrays + array);
-        const absl::Span<float> floats = reduction_.MutableArray(
-            static_cast<uint32_t>(block), static_cast<int>(array));
-        if (owner != own) {
-          ++left;
-          link_->transport().Receive(owner, tag, WritableBytesOfAll(floats),
-                                     absl::InfiniteFuture(), done);
-          continue;
-        }
-        for (const uint32_t rank : OtherRanks()) {
-          ++left;
-          link_->transport().Send(rank, tag,
-                                  {BytesOfAll(absl::Span<const float>(floats))},
-                                  absl::InfiniteFuture(), done);
+    for (uint32_t owner = 0; owner < link_->ranks(); ++owner) {
+      const absl::Span<const uint32_t> blocks = map.shard_blocks(owner);
+      if (first >= blocks.size()) continue;
+      for (const uint32_t block : blocks.subspan(first, kBlocksUnderWay)) {
+        for (uint32_t array = first_array; array < arrays; ++array) {
+          const PeerTag tag =
+              TagAt(clock, kSwitchState, block * arrays + array);
+          const absl::Span<float> floats =
+              reduction_.MutableArray(block, static_cast<int>(array));
+          if (owner != own) {
+            ++left;
+            link_->transport().Receive(owner, tag, WritableBytesOfAll(floats),
+                                       absl::InfiniteFuture(), done);
+            continue;
+          }
+          for (const uint32_t rank : OtherRanks()) {
+            ++left;
+            link_->transport().Send(
+                rank, tag, {BytesOfAll(absl::Span<const float>(floats))},
+                absl::InfiniteFuture(), done);
+          }
         }
       }
     }

@@ -37,7 +37,8 @@ enum PeerMessage : uint32_t {
   kCutValues,  // of a bucket
   kCutRead,    // the evaluator has them, and wants the cut at a later clock
   // Where the strategy changes, of that clock (worker/peers/switch_talk.h).
-  kSwitchReady,    // to the chief: this rank has its part of the state
+  // To the chief, or to every rank: this rank has its part of the state.
+  kSwitchReady,
   kSwitchVerdict,  // the chief's, to every rank
   kSwitchUpdates,  // of an owner's blocks, to every rank
   kSwitchState,    // an array of one of them

@@ -20,6 +20,10 @@ namespace syncline::worker {
 //   ranks but the chief: SendReady  ->            AwaitVerdict
 //   the chief:           AwaitReady  ->  ...  ->  SendVerdict
 //
+// Where each rank has a part of the state that all are to have, all call
+// AwaitParts before that, and the ranks go on to hand their parts to each other
+// only if every rank has its.
+//
 // Each once for a clock and a link. One thread at a time. Errors are
 // PeerLink::Await's, and end the group; what a rank could not do does not.
 class SwitchTalk {
@@ -33,6 +37,10 @@ class SwitchTalk {
   SwitchTalk(std::shared_ptr<PeerLink> link, int64_t clock)
       : link_(std::move(link)), clock_(clock) {}
 
+  // `own`: why this rank has no part; OK: it has. Returns when all ranks have
+  // said so to each other. Errors: `own`, else that of a rank without its part,
+  // which is named: the link goes on then, at all ranks.
+  absl::Status AwaitParts(const absl::Status& own);
   // Returns when the chief has it.
   absl::Status SendReady(const Ready& own);
   // By rank; none at the chief's own place. A rank's status names it.

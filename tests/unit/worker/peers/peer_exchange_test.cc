@@ -344,6 +344,11 @@ class Rank {
   PeerExchange& exchange() { return *exchange_; }
   int messages_under_way() const { return borrowed_->under_way(); }
   const Tensors& values() const { return values_; }
+  void SetValues(const Tensors& values) {
+    for (size_t t = 0; t < values.size(); ++t) {
+      std::copy(values[t].begin(), values[t].end(), values_[t].begin());
+    }
+  }
 
  private:
   const Job& job_;
@@ -762,30 +767,81 @@ TEST(PeerExchangeTest, Refuses16BitsWhereRanksLackWholeValues) {
               HasSubstr("16 bits on the wire are for ALL_REDUCE"));
 }
 
-// Where a change comes to nothing after that, steps go on with rounded values.
-TEST(PeerExchangeTest, AStateThatIsReadForAChangeIsRoundedInTheTensors) {
+// The state that ps have: whole values, and so on for each array.
+std::vector<Tensors> StateOf(const Job& job, uint32_t arrays) {
+  std::vector<Tensors> state;
+  for (uint32_t array = 0; array < arrays; ++array) {
+    state.push_back(RandomTensors(job, 77 + array));
+  }
+  return state;
+}
+
+// Each rank is given what it owns, by arrays that the tensors do not have.
+// Until BeginWith the tensors stay as they are: a change may come to nothing.
+TEST(PeerExchangeTest, RanksHandTheStateOfPsToEachOther) {
   for (const auto type : {ElementType::kFloat32, ElementType::kFloat16}) {
-    Job job = SmallJob(2, 2);
-    job.wire_type = type;
-    InProcessPeers peers({.ranks = 2});
-    Rank rank(job, &peers, 1, /*replicates=*/true);
-    const Tensors state = RandomTensors(job, 77);
-    const BlockMap& map = rank.exchange().reduction().map();
-    for (uint32_t id = 0; id < map.blocks().size(); ++id) {
-      const Block& block = map.blocks()[id];
-      rank.exchange().RestorePiece(
-          id, /*array=*/0,
-          {reinterpret_cast<const char*>(state[block.tensor].data() +
-                                         block.offset),
-           static_cast<size_t>(block.count) * sizeof(float)},
-          /*updates=*/3, /*into_tensors=*/true);
+    for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
+      for (const bool replicates : {true, false}) {
+        if (!replicates && type != ElementType::kFloat32) continue;
+        SCOPED_TRACE(absl::StrCat(ElementBytes(type), " ", replicates));
+        Job job = SmallJob(3, 2);
+        job.wire_type = type;
+        job.update.optimizer.kind = kind;
+        const auto arrays =
+            static_cast<uint32_t>(1 + OptimizerSlots(job.update.optimizer));
+        const std::vector<Tensors> state = StateOf(job, arrays);
+        InProcessPeers peers({.ranks = 3});
+        std::vector<std::unique_ptr<Rank>> ranks;
+        for (uint32_t rank = 0; rank < 3; ++rank) {
+          ranks.push_back(
+              std::make_unique<Rank>(job, &peers, rank, replicates));
+          ranks[rank]->SetValues(Sent(type, state[0]));
+        }
+        const auto elements = [&](const Block& block, uint32_t array) {
+          return absl::MakeConstSpan(state[array][block.tensor])
+              .subspan(static_cast<size_t>(block.offset),
+                       static_cast<size_t>(block.count));
+        };
+        OnThreads(3, [&](uint32_t rank) {
+          PeerExchange& exchange = ranks[rank]->exchange();
+          const BlockMap& map = exchange.reduction().map();
+          for (const uint32_t id : map.shard_blocks(rank)) {
+            for (uint32_t array = exchange.first_array_of_ps(); array < arrays;
+                 ++array) {
+              const auto floats = elements(map.blocks()[id], array);
+              exchange.RestorePiece(
+                  id, array,
+                  {reinterpret_cast<const char*>(floats.data()),
+                   floats.size() * sizeof(float)},
+                  /*updates=*/3 + id);
+            }
+          }
+          EXPECT_EQ(exchange.RestoreRest(/*clock=*/1), absl::OkStatus());
+          EXPECT_TRUE(SameBits(ranks[rank]->values(), Sent(type, state[0])));
+          exchange.BeginWith(ShardStateHeader(), /*clock=*/1);
+          EXPECT_TRUE(SameBits(ranks[rank]->values(), Sent(type, state[0])));
+        });
+        for (uint32_t rank = 0; rank < 3; ++rank) {
+          PeerExchange& exchange = ranks[rank]->exchange();
+          const StepReduction& reduction = exchange.reduction();
+          const BlockMap& map = reduction.map();
+          for (uint32_t id = 0; id < map.blocks().size(); ++id) {
+            if (!replicates && map.blocks()[id].shard != rank) continue;
+            const uint32_t local = reduction.local(id);
+            EXPECT_EQ(reduction.updater().updates(local), 3 + id);
+            for (uint32_t array = 0; array < arrays; ++array) {
+              EXPECT_EQ(
+                  reduction.updater().array(local, static_cast<int>(array)),
+                  elements(map.blocks()[id], array))
+                  << "array " << array << " of block " << id;
+            }
+          }
+          ASSERT_TRUE(exchange.BeginCut({.id = 7, .clocks = {1, 1, 1}}).ok());
+          ASSERT_EQ(exchange.PullCut(7, 1), absl::OkStatus());
+          EXPECT_TRUE(SameBits(ranks[rank]->values(), state[0]));
+        }
+      }
     }
-    EXPECT_TRUE(SameBits(rank.values(), Sent(type, state)));
-    rank.exchange().BeginWith(ShardStateHeader(), /*clock=*/1);
-    EXPECT_TRUE(SameBits(rank.values(), Sent(type, state)));
-    ASSERT_TRUE(rank.exchange().BeginCut({.id = 7, .clocks = {1, 1}}).ok());
-    ASSERT_EQ(rank.exchange().PullCut(7, 1), absl::OkStatus());
-    EXPECT_TRUE(SameBits(rank.values(), state));
   }
 }
 
