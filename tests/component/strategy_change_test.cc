@@ -202,15 +202,25 @@ TEST_F(StrategyChangeTest, AConvolutionalNetWithRunningStatistics) {
 }
 
 // Each step ends an epoch: the chief leaves the values behind it to the cut
-// that it evaluates, and its strategy changes there first.
+// that it evaluates, and the strategy changes there first. Some changes are
+// asked for while another one is under way.
 TEST_F(StrategyChangeTest, WhereTheChiefEvaluates) {
   JobSpec spec = Digits(40);
   spec.mutable_data()->mutable_train()->mutable_digits()->set_count(32);
-  ExpectTheSameBits(spec, MlpModel(784, 32, 10), 2, /*rounds=*/3,
-                    {ALL_REDUCE, PARAMETER_SERVER, SHARDED, PARAMETER_SERVER});
-  spec.set_wire_type(WIRE_BFLOAT16);
-  ExpectTheSameBits(spec, MlpModel(784, 32, 10), 2, /*rounds=*/3,
-                    {ALL_REDUCE, PARAMETER_SERVER});
+  for (const auto type : {WIRE_FLOAT32, WIRE_BFLOAT16}) {
+    spec.set_wire_type(type);
+    const Trained kept = Train(2, 2, spec, MlpModel(784, 32, 10), {});
+    ASSERT_EQ(kept.outcome.status, absl::OkStatus());
+    const Trained changed = Train(2, 2, spec, MlpModel(784, 32, 10),
+                                  Times(15, {ALL_REDUCE, PARAMETER_SERVER}));
+    ExpectTheSame(changed.outcome, kept.outcome);
+    std::set<Strategy> made;
+    for (const RegimeTransition& transition : changed.transitions) {
+      if (transition.error().empty())
+        made.insert(transition.regime().strategy());
+    }
+    EXPECT_EQ(made, (std::set<Strategy>{ALL_REDUCE, PARAMETER_SERVER}));
+  }
 }
 
 // Whoever trains has whole values to go on with, and rounded ones to train on.
