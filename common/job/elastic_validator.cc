@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 
 namespace syncline {
 namespace {
@@ -41,6 +42,11 @@ std::pair<std::string, std::string> WhyFixed(const JobSpec& spec,
     return {"auto_regime",
             "the job tries other modes than SYNC: the number of workers "
             "changes in SYNC only, where all of them are at one clock"};
+  }
+  if (HasGroups(spec)) {
+    return {"groups",
+            "groups keep their workers, so the number of workers cannot "
+            "change"};
   }
   if (spec.strategy() == HYBRID) {
     return {"strategy",

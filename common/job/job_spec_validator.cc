@@ -16,6 +16,7 @@
 #include "common/job/data_spec_validator.h"
 #include "common/job/elastic_validator.h"
 #include "common/job/evaluate_validator.h"
+#include "common/job/group_rules.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_problems.h"
 #include "common/job/local_rules.h"
@@ -365,6 +366,7 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckEvaluate(spec, &problems);
   CheckSizes(spec, &problems);
   CheckElastic(spec, &problems);
+  CheckGroups(spec, &problems);
   return list;
 }
 

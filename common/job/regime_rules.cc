@@ -11,6 +11,7 @@
 #include "common/job/quorum_validator.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 
 namespace syncline {
 namespace {
@@ -150,6 +151,11 @@ absl::Status CheckRegimeCanChange(const JobSpec& spec) {
                      ConsistencySpec::Mode_Name(spec.consistency().mode()),
                      " cannot change yet, it is kept for later"));
   }
+  if (HasGroups(spec)) {
+    return Refuse("groups",
+                  "the regime of a job with groups cannot change yet, it is "
+                  "kept for later");
+  }
   for (int t = 0; t < spec.tables_size(); ++t) {
     const TableSpec& table = spec.tables(t);
     if (table.cache_rows() == 0 || table.cache_clocks() == 0) continue;
@@ -220,6 +226,7 @@ Regime FirstRegimeOf(const JobSpec& spec) {
   }
   first.set_strategy(spec.strategy());
   first.set_wire_type(spec.wire_type());
+  first.set_group_size(KnownGroupSize(spec));
   return first;
 }
 
@@ -436,6 +443,9 @@ std::string RegimeText(const Regime& regime) {
     if (rows.mode() == ConsistencySpec::BOUNDED_STALENESS) {
       absl::StrAppend(&text, ", bound ", rows.staleness_bound());
     }
+  }
+  if (regime.group_size() > 1) {
+    absl::StrAppend(&text, ", groups of ", regime.group_size());
   }
   if (FactorOf(regime) != 1) {
     absl::StrAppend(&text, ", learning rate x ", FactorOf(regime));

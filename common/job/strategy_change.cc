@@ -9,6 +9,7 @@
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 
 namespace syncline {
 namespace {
@@ -50,6 +51,11 @@ absl::Status CheckMoves(const JobSpec& spec) {
         absl::StrCat(ConsistencySpec::Mode_Name(spec.consistency().mode()),
                      " needs ps for all of a job's time: its strategy cannot "
                      "change"));
+  }
+  if (HasGroups(spec)) {
+    return Refuse("groups",
+                  "are for PARAMETER_SERVER: the strategy of a job with groups "
+                  "cannot change");
   }
   if (spec.has_stop()) {
     return Refuse("stop", "is for jobs that keep their ps");

@@ -1,5 +1,6 @@
 #include "common/regime/job_regimes.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "common/job/local_rules.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 #include "common/regime/compression_message.h"
 #include "common/wire/wire_element_type.h"
 
@@ -18,6 +20,7 @@ namespace syncline {
 namespace {
 
 constexpr uint32_t kStalenessBoundMax = 1'000'000;  // as the job's validator
+constexpr uint32_t kGroupSizeMax = 1024;            // as resources.workers
 
 absl::Status Refuse(const std::string& field, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
@@ -100,7 +103,7 @@ absl::Status CheckBuilt(const std::string& field, const Regime& regime) {
     return not_built("strategy", TextOf(regime.strategy(),
                                         Strategy_Name(regime.strategy())));
   }
-  if (regime.group_size() > 1) {
+  if (regime.group_size() > kGroupSizeMax) {
     return not_built("group_size", absl::StrCat(regime.group_size()));
   }
   if (!WireType_IsValid(regime.wire_type())) {
@@ -174,6 +177,18 @@ absl::Status CheckWithSpec(const std::string& field,
         absl::StrCat(field, ".strategy"),
         absl::StrCat(Strategy_Name(strategy), ", but the job's is ",
                      Strategy_Name(ToProto(StrategyOf(spec.strategy())))));
+  }
+  const bool is_of_spec =
+      regime.group_size == 1 ||
+      (HasGroups(spec) && (spec.groups().by_host() ||
+                           spec.groups().size() == regime.group_size));
+  if (!is_of_spec) {
+    return Refuse(absl::StrCat(field, ".group_size"),
+                  absl::StrCat(regime.group_size, ", but the job has ",
+                               HasGroups(spec)
+                                   ? absl::StrCat("groups of ",
+                                                  spec.groups().size())
+                                   : "no groups"));
   }
   if (const absl::Status can = CheckTrainsBy(spec, strategy); !can.ok()) {
     return Refuse(
@@ -253,6 +268,7 @@ absl::StatusOr<TrainingRegime> ReadRegime(const std::string& field,
   SYNCLINE_RETURN_IF_ERROR(ReadTableConsistency(field, message, &regime));
   SYNCLINE_RETURN_IF_ERROR(CheckBuilt(field, message));
   regime.strategy = StrategyOf(message.strategy());
+  regime.group_size = std::max(1u, message.group_size());
   regime.wire_type = ElementTypeOf(message.wire_type());
   SYNCLINE_RETURN_IF_ERROR(
       ReadCompression(field, message, &regime.compression));
@@ -272,6 +288,7 @@ Regime RegimeOf(const JobSpec& spec) {
     *regime.mutable_table_consistency() = spec.table_consistency();
   }
   regime.set_strategy(spec.strategy());
+  regime.set_group_size(KnownGroupSize(spec));
   regime.set_wire_type(spec.wire_type());
   if (Compresses(spec)) {
     regime.set_compression(Regime::COMPRESSED);

@@ -99,8 +99,8 @@ TEST(PreparedJobTest, HasTheRegimesOfItsAssignmentOrIsRefused) {
   EXPECT_EQ(job->regimes.At(0).learning_rate_factor, 0.5);
   assigned.assignment.mutable_regimes(0)->set_group_size(4);
   PrepareJob(assigned.assignment, 0, text, {}, &problems);
-  EXPECT_THAT(problems, ElementsAre("job j-0001: regimes[0].group_size: 4 is "
-                                    "not built"));
+  EXPECT_THAT(problems, ElementsAre("job j-0001: regimes[0].group_size: 4, but "
+                                    "the job has no groups"));
   problems.clear();
   assigned.assignment.clear_regimes();
   PrepareJob(assigned.assignment, 0, text, {}, &problems);

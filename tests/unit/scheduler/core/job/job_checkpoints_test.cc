@@ -239,7 +239,7 @@ TEST_F(FoundCheckpointsTest, TheRegimeOfTheCheckpointHolds) {
 
 TEST_F(FoundCheckpointsTest, OneOfARegimeThatIsNotKnownIsLeftOut) {
   FoundCheckpoint found = Found(325, 3, 325);
-  found.add_regimes()->set_group_size(4);
+  found.add_regimes()->set_group_size(4096);
   EXPECT_TRUE(Take({Found(300, 3, 300), found}));
   EXPECT_THAT(Clocks(job_), ElementsAre(300));
 }

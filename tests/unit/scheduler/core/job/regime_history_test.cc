@@ -160,7 +160,7 @@ TEST_F(RegimeHistoryTest, ACheckpointKnowsItsPast) {
   *found.add_regimes() = found.regimes(0);
   EXPECT_FALSE(TakeRegimesOf(found, now_, &job_));
   found.mutable_regimes(1)->set_first_clock(20);
-  found.mutable_regimes(1)->set_group_size(4);
+  found.mutable_regimes(1)->set_group_size(4096);
   EXPECT_FALSE(TakeRegimesOf(found, now_, &job_));
   EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC"));
 }
