@@ -67,8 +67,8 @@ void CheckGroups(const JobSpec& spec, Problems* problems) {
   if (problems->size() > before || !HasGroups(spec)) return;
   const C::Mode mode = spec.consistency().mode();
   if (C::Mode_IsValid(mode) &&
-      !IsOneOf(mode,
-               {C::MODE_UNSPECIFIED, C::SYNC, C::BOUNDED_STALENESS, C::ASYNC})) {
+      !IsOneOf(mode, {C::MODE_UNSPECIFIED, C::SYNC, C::BOUNDED_STALENESS,
+                      C::ASYNC})) {
     problems->Add("consistency.mode", C::Mode_Name(mode),
                   " does not go with groups; use SYNC, BOUNDED_STALENESS or "
                   "ASYNC, which is then among groups");

@@ -19,8 +19,9 @@ absl::Status Refuse(absl::string_view field, absl::string_view why) {
 
 absl::StatusOr<Members> OfSize(uint32_t size, uint32_t workers) {
   if (workers % size != 0) {
-    return Refuse("size", absl::StrCat(size, " does not divide the number of "
-                                             "workers, ",
+    return Refuse("size", absl::StrCat(size,
+                                       " does not divide the number of "
+                                       "workers, ",
                                        workers));
   }
   Members members(workers / size);
@@ -46,10 +47,10 @@ absl::StatusOr<Members> OfHosts(absl::Span<const std::string> hosts) {
     if (group.size() == members[0].size()) continue;
     return Refuse(
         "by_host",
-        absl::StrCat("hosts have different numbers of workers: ",
-                     hosts[members[0][0]], " has ", members[0].size(), ", ",
-                     hosts[group[0]], " has ", group.size(),
-                     "; every host needs as many, or use groups.size"));
+        absl::StrCat(
+            "hosts have different numbers of workers: ", hosts[members[0][0]],
+            " has ", members[0].size(), ", ", hosts[group[0]], " has ",
+            group.size(), "; every host needs as many, or use groups.size"));
   }
   return members;
 }
@@ -102,13 +103,13 @@ absl::StatusOr<WorkerGroups> WorkerGroups::Of(
     return Refuse("size", "is not together with groups.by_host");
   }
   if (!spec.by_host() && spec.size() == 0) {
-    return Refuse("size", "is 0: set it to the workers of a group, or set "
-                          "groups.by_host");
+    return Refuse("size",
+                  "is 0: set it to the workers of a group, or set "
+                  "groups.by_host");
   }
   absl::StatusOr<Members> members =
-      spec.by_host()
-          ? OfHosts(hosts)
-          : OfSize(spec.size(), static_cast<uint32_t>(hosts.size()));
+      spec.by_host() ? OfHosts(hosts)
+                     : OfSize(spec.size(), static_cast<uint32_t>(hosts.size()));
   if (!members.ok()) return members.status();
   return WorkerGroups(*std::move(members));
 }
@@ -162,11 +163,10 @@ std::string GroupsText(const JobStatus& job) {
     }
     texts.push_back(absl::StrJoin(names, ", "));
   }
-  return absl::StrCat(groups->count(),
-                      groups->count() == 1 ? " group of " : " groups of ",
-                      groups->size(),
-                      groups->size() == 1 ? " worker: " : " workers: ",
-                      absl::StrJoin(texts, "; "));
+  return absl::StrCat(
+      groups->count(), groups->count() == 1 ? " group of " : " groups of ",
+      groups->size(), groups->size() == 1 ? " worker: " : " workers: ",
+      absl::StrJoin(texts, "; "));
 }
 
 }  // namespace syncline

@@ -180,15 +180,15 @@ absl::Status CheckWithSpec(const std::string& field,
   }
   const bool is_of_spec =
       regime.group_size == 1 ||
-      (HasGroups(spec) && (spec.groups().by_host() ||
-                           spec.groups().size() == regime.group_size));
+      (HasGroups(spec) &&
+       (spec.groups().by_host() || spec.groups().size() == regime.group_size));
   if (!is_of_spec) {
-    return Refuse(absl::StrCat(field, ".group_size"),
-                  absl::StrCat(regime.group_size, ", but the job has ",
-                               HasGroups(spec)
-                                   ? absl::StrCat("groups of ",
-                                                  spec.groups().size())
-                                   : "no groups"));
+    return Refuse(
+        absl::StrCat(field, ".group_size"),
+        absl::StrCat(regime.group_size, ", but the job has ",
+                     HasGroups(spec)
+                         ? absl::StrCat("groups of ", spec.groups().size())
+                         : "no groups"));
   }
   if (const absl::Status can = CheckTrainsBy(spec, strategy); !can.ok()) {
     return Refuse(

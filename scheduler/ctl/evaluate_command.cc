@@ -96,6 +96,7 @@ absl::StatusOr<JobSpec> SpecToEvaluate(const JobSpec& from,
   spec.clear_sharding();
   spec.clear_consistency();
   spec.clear_table_consistency();
+  spec.clear_groups();
   spec.clear_compression();
   spec.clear_wire_type();
   spec.mutable_training()->clear_sync_batch_statistics();

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/cluster/cluster_config.h"
+#include "common/job/worker_groups.h"
 #include "common/wire/routing_table.h"
 #include "common/wire/routing_version.h"
 
@@ -43,7 +44,7 @@ absl::StatusOr<JobAccess> ReadJobAccess(const JobAssignment& assignment,
   access.pass = PassOf(assignment);
   access.routing_version = routing.version();
   access.callers.label = access.label;
-  ReadCallers(assignment, &access.callers);
+  SYNCLINE_RETURN_IF_ERROR(ReadCallers(assignment, &access.callers));
   *access.routing.mutable_routing() = assignment.routing();
   access.routing.mutable_routing()->set_version(routing.version());
   *access.routing.mutable_ps() = assignment.ps();
@@ -62,16 +63,27 @@ std::string MemberName(const Member& member) {
   return absl::StrCat(TaskName(task), " at ", member.address());
 }
 
-void ReadCallers(const JobAssignment& assignment, ConsistencyOptions* options) {
-  for (const Participant& worker : assignment.workers()) {
-    options->workers.push_back(
-        {worker.member().incarnation(), MemberName(worker.member())});
+absl::Status ReadCallers(const JobAssignment& assignment,
+                         ConsistencyOptions* options) {
+  const absl::StatusOr<WorkerGroups> groups = WorkerGroups::Of(assignment);
+  if (!groups.ok()) {
+    return Annotate(groups.status(), absl::StrCat("job ", assignment.job_id()));
+  }
+  for (uint32_t group = 0; group < groups->count(); ++group) {
+    const Member& leader =
+        assignment.workers(static_cast<int>(groups->LeaderOf(group))).member();
+    std::string name = MemberName(leader);
+    if (groups->size() > 1) {
+      absl::StrAppend(&name, ", leader of group ", group);
+    }
+    options->workers.push_back({leader.incarnation(), std::move(name)});
   }
   if (assignment.has_evaluator()) {
     const Member& evaluator = assignment.evaluator().member();
     options->evaluator = ConsistencyOptions::Worker{evaluator.incarnation(),
                                                     MemberName(evaluator)};
   }
+  return absl::OkStatus();
 }
 
 }  // namespace syncline::ps

@@ -46,8 +46,11 @@ std::string JobLabel(const JobAssignment& assignment, uint32_t ps_rank);
 // "worker:2 at 10.0.0.7:4000".
 std::string MemberName(const Member& member);
 
-// The workers of an assignment, by rank, and its evaluator.
-void ReadCallers(const JobAssignment& assignment, ConsistencyOptions* options);
+// The workers of an assignment, by rank, and its evaluator. Of groups of
+// workers the leaders, by group: each group is one worker. Errors:
+// WorkerGroups::Of's.
+absl::Status ReadCallers(const JobAssignment& assignment,
+                         ConsistencyOptions* options);
 
 }  // namespace syncline::ps
 

@@ -133,8 +133,7 @@ absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
   config->controller.block_count = layout.block_count();
   config->controller.slot_count =
       layout.block_count() - static_cast<uint32_t>(layout.ids().size());
-  ReadCallers(assignment, &config->controller);
-  return absl::OkStatus();
+  return ReadCallers(assignment, &config->controller);
 }
 
 // Names the shard where the ps alone would not say which it is.

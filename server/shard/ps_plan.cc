@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/worker_groups.h"
 #include "common/regime/job_regimes.h"
 #include "common/update/copy_reserve.h"
 #include "common/update/dense_updater.h"
@@ -39,7 +40,7 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
       counts.push_back(static_cast<size_t>(map.blocks()[block].count));
     }
     all.push_back(PlanShard(optimizer, controller, counts,
-                            spec.resources().workers(),
+                            GroupCountMax(spec),
                             /*has_tables=*/spec.tables_size() > 0));
     if (!spec.has_checkpoint()) continue;
     all.back().copy_bytes =

@@ -75,11 +75,11 @@ TrainingCluster::TrainingCluster(const Options& options)
       if (group->check != nullptr) {
         SYNCLINE_RETURN_IF_ERROR(group->check(of));
       }
-      auto& peers = group->peers[of.epoch];
+      auto& peers = group->peers[{of.epoch, of.peers[0].address}];
       if (peers == nullptr) {
         peers = std::make_unique<worker::InProcessPeers>(
             worker::InProcessPeers::Options{
-                .ranks = group->ranks, .seed = group->seed, .epoch = of.epoch});
+                .ranks = of.ranks(), .seed = group->seed, .epoch = of.epoch});
       }
       return worker::BorrowedPeer::Of(peers.get(), of.rank);
     };
@@ -140,7 +140,6 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
   spec.mutable_resources()->set_ps(options_.ps);
   {
     MutexLock lock(&group_->mu);
-    group_->ranks = rank_count();
     group_->seed = static_cast<uint64_t>(jobs_);
     group_->check = options_.check_join;
     group_->peers.clear();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -118,13 +119,13 @@ class TrainingCluster {
   const Options options_;
   // The store that workers fetch from and upload to.
   std::shared_ptr<FakeArtifacts> artifacts_;
-  // Of the present job, by epoch; workers ask for them.
+  // Of the present job, by epoch and first member; workers ask for them.
   struct Group {
     Mutex mu;
-    uint32_t ranks ABSL_GUARDED_BY(mu) = 0;
     uint64_t seed ABSL_GUARDED_BY(mu) = 0;
-    std::map<uint64_t, std::unique_ptr<worker::InProcessPeers>> peers
-        ABSL_GUARDED_BY(mu);
+    std::map<std::pair<uint64_t, std::string>,
+             std::unique_ptr<worker::InProcessPeers>>
+        peers ABSL_GUARDED_BY(mu);
     // Why a rank does not get into a group; OK: it does. May be null.
     std::function<absl::Status(const worker::PeerGroup&)> check
         ABSL_GUARDED_BY(mu);

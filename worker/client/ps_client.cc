@@ -183,8 +183,14 @@ absl::Status PsClient::ReportActivity(int64_t clock, absl::string_view what,
 absl::StatusOr<std::vector<int64_t>> PsClient::BeginCut(const Cut& cut) {
   // Shards pass the cut at different times, apart by as much as one that waits
   // for a slow worker may take; then all of them are read.
-  return cuts_.Begin(cut,
-                     cut.hold.value_or(kHoldTimeouts * options_.step_timeout));
+  const absl::Duration hold =
+      cut.hold.value_or(kHoldTimeouts * options_.step_timeout);
+  if (options_.groups.count() == 0) return cuts_.Begin(cut, hold);
+  Cut of_groups = cut;
+  of_groups.clocks = options_.groups.ToGroups(cut.clocks);
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<int64_t> agreed,
+                            cuts_.Begin(of_groups, hold));
+  return options_.groups.ToWorkers(agreed);
 }
 
 absl::Status PsClient::PullCut(uint64_t cut_id, int64_t clock) {

@@ -17,6 +17,7 @@
 #include "common/base/element_type.h"
 #include "common/cuts/cut_id.h"
 #include "common/job/job_pass.h"
+#include "common/job/worker_groups.h"
 #include "common/regime/regime_schedule.h"
 #include "common/wire/block_map.h"
 #include "kernels/optimizer/finite.h"
@@ -62,6 +63,9 @@ class PsClient : public ParameterExchange {
     // Mode and wire type, by clock, as the rank begins; later ones come with
     // FollowRegimes.
     RegimeSchedule regimes = {};
+    // Groups of workers that are one worker to the ps each: what is said of
+    // clocks is by worker here, and by group there. None: it is the same.
+    WorkerGroups groups = {};
     // The servers clip by a norm. But for SYNC it is that of each push: pushes
     // leave when the whole gradient is known, not before.
     bool clip_norm = false;

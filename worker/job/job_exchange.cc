@@ -17,6 +17,7 @@
 #include "common/job/quorum_validator.h"
 #include "common/job/step_limits.h"
 #include "common/job/strategy_change.h"
+#include "common/job/worker_groups.h"
 #include "common/system/log.h"
 #include "common/update/update_spec.h"
 #include "worker/client/current_routing.h"
@@ -29,6 +30,7 @@
 #include "worker/job/switching_exchange.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/evaluator_exchange.h"
+#include "worker/peers/group_exchange.h"
 #include "worker/peers/peer_checkpoints.h"
 #include "worker/peers/peer_exchange.h"
 #include "worker/peers/peer_folds.h"
@@ -61,6 +63,24 @@ std::vector<uint32_t> FirstUse(const TrainingGraph& training,
   return first_use;
 }
 
+// Each worker for itself where the job has none.
+WorkerGroups GroupsOf(const PreparedJob& job) {
+  const auto groups = WorkerGroups::Of(job.assignment);
+  SYNCLINE_CHECK(groups.ok());  // PrepareJob has made them
+  return *groups;
+}
+
+// The members of this rank's group reduce gradients among themselves.
+bool IsInGroup(const PreparedJob& job, const WorkerGroups& groups) {
+  return groups.size() > 1 && !job.is_evaluator();
+}
+
+// The name that the ps have for this rank, or for the group that it leads.
+uint32_t RankAtPs(const PreparedJob& job) {
+  const WorkerGroups groups = GroupsOf(job);
+  return job.is_evaluator() ? groups.count() : groups.GroupOf(job.rank);
+}
+
 absl::Duration StepTimeout(const PreparedJob& job) {
   return absl::Seconds(job.spec().limits().step_timeout_seconds());
 }
@@ -76,7 +96,7 @@ std::shared_ptr<CurrentRouting> MakeRouting(const PreparedJob& job,
                                             const JobProcess& process) {
   Caller caller;
   caller.set_job_id(job.assignment.job_id());
-  caller.set_rank(job.rank);
+  caller.set_rank(RankAtPs(job));
   caller.set_incarnation(process.incarnation);
   caller.set_attempt(job.assignment.attempt());
   caller.set_job_secret(job.assignment.job_secret());
@@ -93,7 +113,8 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
                                   const RegimeSchedule& regimes, bool goes_on) {
   PsClient::Options options;
   options.job_id = job.assignment.job_id();
-  options.rank = job.rank;
+  options.rank = RankAtPs(job);
+  if (HasGroups(job.spec())) options.groups = GroupsOf(job);
   options.incarnation = process.incarnation;
   options.pass = PassOf(job.assignment);
   options.step_timeout = StepTimeout(job);
@@ -216,15 +237,17 @@ absl::StatusOr<std::shared_ptr<PeerLink>> JoinGroup(const PreparedJob& job,
     patience = ChangeTimeout(job);
   }
   const GoOnCheck go_on = GoOnOf(process);
+  const WorkerGroups groups = GroupsOf(job);
+  const uint32_t ranks =
+      IsInGroup(job, groups) ? groups.size() : groups.workers();
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<PeerTransport> transport,
       process.join_peers(job.assignment, group, patience, go_on));
   return std::make_shared<PeerLink>(
-      PeerLink::Options{
-          .label =
-              absl::StrCat("job ", group.job, " on ", group.NameOf(group.rank)),
-          .step_timeout = StepTimeout(job),
-          .ranks = static_cast<uint32_t>(job.assignment.workers_size())},
+      PeerLink::Options{.label = absl::StrCat("job ", group.job, " on ",
+                                              group.NameOf(group.rank)),
+                        .step_timeout = StepTimeout(job),
+                        .ranks = ranks},
       std::move(transport));
 }
 
@@ -368,6 +391,36 @@ absl::StatusOr<JobExchange> MakeHybridExchange(const PreparedJob& job,
   return exchange;
 }
 
+// A group is one worker to the ps; the routing and the client are its leader's.
+absl::StatusOr<JobExchange> MakeGroupExchange(const PreparedJob& job,
+                                              const JobProcess& process) {
+  if (process.join_peers == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat(job.task_name(), " of job ", job.assignment.job_id(),
+                     ": this process has no way to the other workers"));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      BlockMap blocks,
+      OwnedBlocks(TensorSizesOf(job.training), GroupsOf(job).size()));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::shared_ptr<PeerLink> link,
+      JoinGroup(job, process, job.assignment.start_clock()));
+  GroupExchange::Options options;
+  options.on_non_finite = GradientPolicyOf(job.spec());
+  options.telemetry = process.metrics->client();
+  JobExchange exchange;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      exchange.parameters,
+      GroupExchange::Create(options, std::move(blocks), DenseTensorsOf(job),
+                            std::move(link), [&](DenseTensors sums) {
+                              return MakeParameters(
+                                  job, process, std::move(sums),
+                                  MakeRouting(job, process), job.regimes,
+                                  /*goes_on=*/false);
+                            }));
+  return exchange;
+}
+
 // The evaluator reads a cut that this rank, the chief, announces: it knows the
 // cut by its clock. So does the chief know the evaluator's last one.
 bool IsForTheEvaluator(const PreparedJob& job) {
@@ -419,6 +472,7 @@ absl::StatusOr<JobExchange> MakeJobExchange(const PreparedJob& job,
     return MakePeerExchange(job, process);
   }
   if (job.spec().strategy() == HYBRID) return MakeHybridExchange(job, process);
+  if (IsInGroup(job, GroupsOf(job))) return MakeGroupExchange(job, process);
   const std::shared_ptr<CurrentRouting> routing = MakeRouting(job, process);
   JobExchange exchange;
   exchange.parameters = MakeParameters(job, process, DenseTensorsOf(job),
@@ -437,12 +491,20 @@ PeerGroup PeerGroupOf(const PreparedJob& job) {
   group.epoch = job.assignment.attempt();
   group.rank = job.rank;
   const auto add = [&](const Participant& participant) {
-    const Task& task = participant.member().task();
-    group.peers.push_back(
-        {absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), ":",
-                      task.index()),
-         participant.member().address()});
+    const Member& member = participant.member();
+    group.peers.push_back({absl::StrCat(absl::AsciiStrToLower(TaskType_Name(
+                                            member.task().type())),
+                                        ":", member.task().index()),
+                           member.address()});
   };
+  const WorkerGroups groups = GroupsOf(job);
+  if (IsInGroup(job, groups)) {
+    group.rank = groups.PlaceOf(job.rank);
+    for (const uint32_t rank : groups.MembersOf(groups.GroupOf(job.rank))) {
+      add(job.assignment.workers(static_cast<int>(rank)));
+    }
+    return group;
+  }
   for (const Participant& worker : job.assignment.workers()) add(worker);
   if (job.evaluator_reads_cuts()) add(job.assignment.evaluator());
   return group;

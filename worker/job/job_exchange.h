@@ -58,7 +58,8 @@ struct JobProcess {
 absl::StatusOr<JobExchange> MakeJobExchange(const PreparedJob& job,
                                             const JobProcess& process);
 
-// The ranks of a job without ps, and behind them its evaluator.
+// The ranks of a job without ps, and behind them its evaluator; the members of
+// this rank's group where that is one worker to the ps.
 PeerGroup PeerGroupOf(const PreparedJob& job);
 
 // The executor's parameters and gradients; in LOCAL, what a round has changed

@@ -11,6 +11,7 @@
 #include "common/job/step_shares.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 #include "common/regime/job_regimes.h"
 #include "common/update/update_spec.h"
 #include "common/wire/block_map.h"
@@ -24,6 +25,7 @@
 #include "worker/job/compression_options.h"
 #include "worker/job/prepared_job.h"
 #include "worker/peers/block_owners.h"
+#include "worker/peers/group_exchange.h"
 #include "worker/peers/peer_exchange.h"
 
 namespace syncline::worker {
@@ -157,6 +159,18 @@ absl::Status PlanAmongWorkers(const JobSpec& spec,
   return absl::OkStatus();
 }
 
+// Counts what the leader of a group has, which is the most of its members: by
+// hosts of the largest group that there can be.
+absl::Status PlanGroup(const JobSpec& spec, const TrainingGraph& training,
+                       WorkerPlan* plan) {
+  const uint32_t size = spec.groups().by_host() ? spec.resources().workers()
+                                                : spec.groups().size();
+  SYNCLINE_ASSIGN_OR_RETURN(const BlockMap map,
+                            OwnedBlocks(TensorSizesOf(training), size));
+  plan->waiting_bytes += GroupExchange::MemoryBytes(map, /*member=*/0);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
                                       std::shared_ptr<const Model> model,
                                       const TrainingGraph& training) {
@@ -192,6 +206,9 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
   if (trains && !among_workers.empty()) {
     SYNCLINE_RETURN_IF_ERROR(
         PlanAmongWorkers(spec, among_workers, training, &plan));
+  }
+  if (trains && HasGroups(spec)) {
+    SYNCLINE_RETURN_IF_ERROR(PlanGroup(spec, training, &plan));
   }
   if (trains && IsLocal(spec)) {
     SYNCLINE_RETURN_IF_ERROR(PlanLocalSteps(spec, training, &plan));

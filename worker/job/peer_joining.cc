@@ -6,12 +6,28 @@
 #include "common/base/clock.h"
 #include "common/base/host_port.h"
 #include "common/base/status_macros.h"
-#include "common/job/evaluate_validator.h"
 #include "common/job/job_pass.h"
 #include "common/rpc/transport_security.h"
 #include "worker/collectives/peer_rendezvous.h"
 
 namespace syncline::worker {
+
+namespace {
+
+// Of the worker, or the evaluator, with this address. 0: there is none, and
+// whoever answers there is refused.
+uint64_t IncarnationAt(const JobAssignment& assignment,
+                       const std::string& address) {
+  for (const Participant& worker : assignment.workers()) {
+    if (worker.member().address() == address) {
+      return worker.member().incarnation();
+    }
+  }
+  const Member& evaluator = assignment.evaluator().member();
+  return evaluator.address() == address ? evaluator.incarnation() : 0;
+}
+
+}  // namespace
 
 JoinPeers MakeJoinPeers(PeersService* service, const std::string& listen,
                         bool shared_memory) {
@@ -21,19 +37,14 @@ JoinPeers MakeJoinPeers(PeersService* service, const std::string& listen,
     SYNCLINE_ASSIGN_OR_RETURN(const HostPort own,
                               ParseHostPort(listen, PortZero::kAllowed));
     PeerGroupPlan plan;
+    for (const PeerGroup::Peer& peer : group.peers) {
+      plan.incarnations.push_back(IncarnationAt(assignment, peer.address));
+    }
     plan.meeting.group = std::move(group);
     plan.meeting.listen_host = own.host;
     plan.meeting.shared_memory = shared_memory;
     plan.meeting.plain_tcp = ProcessSecurity() == nullptr;
     plan.pass = PassOf(assignment);
-    for (const Participant& worker : assignment.workers()) {
-      plan.incarnations.push_back(worker.member().incarnation());
-    }
-    if (assignment.has_evaluator() &&
-        !EvaluatesCheckpoints(assignment.spec())) {
-      plan.incarnations.push_back(
-          assignment.evaluator().member().incarnation());
-    }
     return FormGroup(plan, service, MonotonicNow() + patience, go_on);
   };
 }

@@ -16,6 +16,7 @@
 #include "common/job/precision_validator.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/available_memory.h"
 #include "common/system/free_disk.h"
@@ -62,6 +63,7 @@ class Preparation {
       *job_.assignment.mutable_spec() = EvaluatorSpec(spec());
     }
     ReadRegimesOfJob();
+    CheckGroups();
     if (!ResolveModel(std::move(model_bytes))) return;
     CheckPlacement();
     CheckSeesCheckpoints();
@@ -92,6 +94,12 @@ class Preparation {
     } else {
       problems_.emplace_back(regimes.status().message());
     }
+  }
+
+  // By host they depend on where the workers are.
+  void CheckGroups() {
+    const auto groups = WorkerGroups::Of(job_.assignment);
+    if (!groups.ok()) problems_.emplace_back(groups.status().message());
   }
 
   bool ResolveModel(std::string bytes) {
@@ -349,7 +357,8 @@ class Preparation {
     options.trains = job_.trains();
     options.shared_gradients = options_.shared_memory && job_.trains() &&
                                spec().strategy() != HYBRID &&
-                               !IsLocal(spec()) && HasPsOnThisHost();
+                               !HasGroups(spec()) && !IsLocal(spec()) &&
+                               HasPsOnThisHost();
     const auto device = ChooseDevice(spec().resources().device(), options_);
     if (!device.ok()) {
       return problems_.push_back(std::string(device.status().message()));

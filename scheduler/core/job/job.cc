@@ -21,6 +21,7 @@
 #include "common/job/quorum_validator.h"
 #include "common/job/restart_validator.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/evaluation_history.h"
 #include "scheduler/core/job/job_blame.h"
@@ -167,6 +168,10 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
     Join(place, Role::kWorker, rank++, status_.add_workers());
   }
   std::string where = absl::StrCat("on ", CountText(workers.size(), "worker"));
+  if (const auto groups = WorkerGroups::Of(status_);
+      groups.ok() && HasGroups(status_.spec())) {
+    absl::StrAppend(&where, " in ", CountText(groups->count(), "group"));
+  }
   if (const uint32_t wanted = RangeOf(status_).wanted;
       wanted > 0 && wanted != workers.size()) {
     absl::StrAppend(&where, " instead of ", wanted);
@@ -328,7 +333,8 @@ void Job::OnPsReport(SessionId session, const PsReport& report, absl::Time now,
                         : member->role == Role::kPs;
   if (!reports) return;
   attempt_->ps_reports.OnReport(member->rank(), report, now);
-  if (TakeBlame(report, status_.mutable_progress())) {
+  if (TakeBlame(report, WorkerGroups::Of(status_).value_or(WorkerGroups()),
+                status_.mutable_progress())) {
     actions->push_back(JobChanged{id()});
   }
   CountSkipped(actions);

@@ -1,6 +1,7 @@
 #include "scheduler/core/job/job_blame.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "google/protobuf/util/message_differencer.h"
 #include "scheduler/core/job/job_progress.h"
@@ -9,14 +10,19 @@ namespace syncline::scheduler {
 
 using google::protobuf::util::MessageDifferencer;
 
-bool TakeBlame(const PsReport& report, JobProgress* progress) {
+bool TakeBlame(const PsReport& report, const WorkerGroups& groups,
+               JobProgress* progress) {
   if (report.blame().empty()) return false;
-  bool same = progress->blame_size() == report.blame_size();
-  for (int i = 0; same && i < report.blame_size(); ++i) {
-    same = MessageDifferencer::Equals(progress->blame(i), report.blame(i));
+  auto blame = report.blame();
+  for (Blame& of : blame) {
+    if (of.rank() < groups.count()) of.set_rank(groups.LeaderOf(of.rank()));
+  }
+  bool same = progress->blame_size() == blame.size();
+  for (int i = 0; same && i < blame.size(); ++i) {
+    same = MessageDifferencer::Equals(progress->blame(i), blame.Get(i));
   }
   if (same) return false;
-  *progress->mutable_blame() = report.blame();
+  *progress->mutable_blame() = std::move(blame);
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
+#include "common/job/worker_groups.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 
@@ -11,9 +12,10 @@ namespace syncline::scheduler {
 
 // For whom a job's workers have waited, and who was left behind. Pure.
 
-// Takes the blame of a ps' report into `progress`. False: nothing is new there;
-// only the ps of shard 0 reports any.
-bool TakeBlame(const PsReport& report, JobProgress* progress);
+// Takes the blame of a ps' report into `progress`: that of a group is its
+// leader's. False: nothing is new there; only the ps of shard 0 reports any.
+bool TakeBlame(const PsReport& report, const WorkerGroups& groups,
+               JobProgress* progress);
 
 // Of a job whose clocks end without some workers: it is where its foremost
 // worker is, not where the slowest is. `start_clock`: the attempt's first;

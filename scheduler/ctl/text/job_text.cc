@@ -22,6 +22,7 @@
 #include "common/job/job_spec_validator.h"
 #include "common/job/regime_rules.h"
 #include "common/job/skipped_text.h"
+#include "common/job/worker_groups.h"
 #include "scheduler/ctl/text/elastic_text.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/top_text.h"
@@ -407,6 +408,9 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
     absl::StrAppendFormat(&text, "%-9s %s\n", "scale", elastic);
   }
   absl::StrAppend(&text, WhoText("workers", job.workers()));
+  if (const std::string groups = GroupsText(job); !groups.empty()) {
+    absl::StrAppendFormat(&text, "%-9s %s\n", "groups", groups);
+  }
   if (job.has_evaluator()) {
     absl::StrAppend(&text,
                     WhoText("evaluator", absl::MakeSpan(&job.evaluator(), 1)));

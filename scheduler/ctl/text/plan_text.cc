@@ -13,6 +13,7 @@
 #include "common/job/job_spec_validator.h"
 #include "common/job/local_rules.h"
 #include "common/job/strategy_rules.h"
+#include "common/job/worker_groups.h"
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/weights_text.h"
 
@@ -88,7 +89,7 @@ absl::string_view Explain(absl::string_view name) {
       {"compression", "residuals, and one compressed gradient"},
       {"round values", "that a round of local steps begins with"},
       {"updated values", "of the rank's own blocks, or of all"},
-      {"waiting gradients", "of other workers, at most"},
+      {"waiting gradients", "of other workers, and sums, at most"},
       {"checkpoint copies", "of blocks pushed before they are written"},
   };
   for (const auto& entry : kAbout) {
@@ -140,6 +141,12 @@ void AppendHeading(const PlanReport& report, std::string* out) {
   }
   if (IsLocal(report.spec)) {
     absl::StrAppend(out, ", rounds of ", StepsOfClock(report.spec), " steps");
+  }
+  if (HasGroups(report.spec)) {
+    const GroupSpec& groups = report.spec.groups();
+    absl::StrAppend(out, groups.by_host()
+                             ? ", a group on each host"
+                             : absl::StrCat(", groups of ", groups.size()));
   }
   if (!report.plan.worker.executor.device.empty()) {
     absl::StrAppend(out, ", on GPUs");

@@ -16,11 +16,11 @@ PsReport Report(uint64_t clocks) {
 
 TEST(JobBlameTest, TheReportOfShard0Counts) {
   JobProgress progress;
-  EXPECT_FALSE(TakeBlame(PsReport(), &progress)) << "another ps";
-  EXPECT_TRUE(TakeBlame(Report(3), &progress));
-  EXPECT_FALSE(TakeBlame(Report(3), &progress)) << "nothing is new";
-  EXPECT_FALSE(TakeBlame(PsReport(), &progress));
-  EXPECT_TRUE(TakeBlame(Report(4), &progress));
+  EXPECT_FALSE(TakeBlame(PsReport(), WorkerGroups(), &progress)) << "another ps";
+  EXPECT_TRUE(TakeBlame(Report(3), WorkerGroups(), &progress));
+  EXPECT_FALSE(TakeBlame(Report(3), WorkerGroups(), &progress)) << "nothing is new";
+  EXPECT_FALSE(TakeBlame(PsReport(), WorkerGroups(), &progress));
+  EXPECT_TRUE(TakeBlame(Report(4), WorkerGroups(), &progress));
   ASSERT_EQ(progress.blame_size(), 2);
   EXPECT_EQ(progress.blame(1).clocks(), 4u);
 }
