@@ -39,8 +39,7 @@ absl::StatusOr<std::vector<PsPlan>> PlanPs(
     for (const uint32_t block : map.shard_blocks(shard)) {
       counts.push_back(static_cast<size_t>(map.blocks()[block].count));
     }
-    all.push_back(PlanShard(optimizer, controller, counts,
-                            GroupCountMax(spec),
+    all.push_back(PlanShard(optimizer, controller, counts, GroupCountMax(spec),
                             /*has_tables=*/spec.tables_size() > 0));
     if (!spec.has_checkpoint()) continue;
     all.back().copy_bytes =

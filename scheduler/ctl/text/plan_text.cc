@@ -418,6 +418,11 @@ Struct PlanJson(const PlanReport& report) {
   if (IsLocal(report.spec)) {
     SetNumber(&object, "local_steps", StepsOfClock(report.spec));
   }
+  if (HasGroups(report.spec) && report.spec.groups().by_host()) {
+    (*object.mutable_fields())["group_by_host"].set_bool_value(true);
+  } else if (HasGroups(report.spec)) {
+    SetNumber(&object, "group_size", report.spec.groups().size());
+  }
   SetText(&object, "precision",
           Precision_Name(WithDefaults(report.spec).precision()));
   SetWeights(report.training, &object);

@@ -130,8 +130,7 @@ TEST(JobRegimesTest, RefusesWhatIsNotBuiltByName) {
             at + "consistency.mode: ASYNC, but ALL_REDUCE is for SYNC");
   regime.Clear();
   regime.set_group_size(2);
-  EXPECT_EQ(ErrorOf(regime),
-            at + "group_size: 2, but the job has no groups");
+  EXPECT_EQ(ErrorOf(regime), at + "group_size: 2, but the job has no groups");
   regime.set_group_size(1025);
   EXPECT_EQ(ErrorOf(regime), at + "group_size: 1025 is not built");
   regime.Clear();

@@ -138,6 +138,33 @@ TEST(JobPlannerTest, LocalStepsArePlanned) {
   EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
 }
 
+// The leader of two has the sums, and the other's gradients of half the blocks.
+TEST(JobPlannerTest, TheSumsOfAGroupArePlanned) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_resources()->set_workers(2);
+  const auto waiting = [&] {
+    const JobSpec full = WithDefaults(spec);
+    const auto model = ParseJobModel(full, MlpModel(784, 2048, 10), "model");
+    EXPECT_TRUE(model.ok()) << model.status();
+    std::vector<std::string> problems;
+    const TrainingGraph training =
+        ResolveTrainingGraph(full, **model, &problems);
+    const auto plan = PlanWorker(full, *model, training);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan->waiting_bytes;
+  };
+  EXPECT_EQ(waiting(), 0);
+  spec.mutable_groups()->set_size(1);
+  EXPECT_EQ(waiting(), 0);
+  spec.mutable_groups()->set_size(2);
+  constexpr double kParameters = 784 * 2048 + 2048 + 2048 * 10 + 10;
+  EXPECT_NEAR(static_cast<double>(waiting()), 1.5 * 4 * kParameters,
+              0.1 * 4 * kParameters);
+  spec.mutable_groups()->set_size(0);
+  spec.mutable_groups()->set_by_host(true);
+  EXPECT_GT(waiting(), 0);
+}
+
 TEST(JobPlannerTest, AnEvaluatorHasRoomForItsOwnBatchesAlone) {
   JobSpec spec = DigitsJob();
   spec.mutable_training()->set_batch_size(4096);

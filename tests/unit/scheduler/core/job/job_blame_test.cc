@@ -1,5 +1,8 @@
 #include "scheduler/core/job/job_blame.h"
 
+#include <string>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace syncline::scheduler {
@@ -16,13 +19,30 @@ PsReport Report(uint64_t clocks) {
 
 TEST(JobBlameTest, TheReportOfShard0Counts) {
   JobProgress progress;
-  EXPECT_FALSE(TakeBlame(PsReport(), WorkerGroups(), &progress)) << "another ps";
+  EXPECT_FALSE(TakeBlame(PsReport(), WorkerGroups(), &progress))
+      << "another ps";
   EXPECT_TRUE(TakeBlame(Report(3), WorkerGroups(), &progress));
-  EXPECT_FALSE(TakeBlame(Report(3), WorkerGroups(), &progress)) << "nothing is new";
+  EXPECT_FALSE(TakeBlame(Report(3), WorkerGroups(), &progress))
+      << "nothing is new";
   EXPECT_FALSE(TakeBlame(PsReport(), WorkerGroups(), &progress));
   EXPECT_TRUE(TakeBlame(Report(4), WorkerGroups(), &progress));
   ASSERT_EQ(progress.blame_size(), 2);
   EXPECT_EQ(progress.blame(1).clocks(), 4u);
+}
+
+// The ps know a group by its number, people by the rank of its leader.
+TEST(JobBlameTest, TheBlameOfAGroupIsItsLeaders) {
+  GroupSpec spec;
+  spec.set_size(2);
+  const auto groups = WorkerGroups::Of(spec, std::vector<std::string>(4));
+  ASSERT_TRUE(groups.ok()) << groups.status();
+  JobProgress progress;
+  EXPECT_TRUE(TakeBlame(Report(3), *groups, &progress));
+  EXPECT_FALSE(TakeBlame(Report(3), *groups, &progress));
+  ASSERT_EQ(progress.blame_size(), 2);
+  EXPECT_EQ(progress.blame(0).rank(), 0u);
+  EXPECT_EQ(progress.blame(1).rank(), 2u);
+  EXPECT_EQ(progress.blame(1).clocks(), 3u);
 }
 
 TEST(JobBlameTest, TheJobIsWhereItsForemostWorkerIs) {

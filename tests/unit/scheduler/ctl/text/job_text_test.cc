@@ -200,6 +200,22 @@ TEST(JobDetailsTest, TellsWhoAndWhy) {
   EXPECT_THAT(text, HasSubstr("logs/chief-0.log"));
 }
 
+TEST(JobDetailsTest, SaysWhoIsInWhichGroup) {
+  JobStatus job = RunningJob();
+  for (uint32_t i = 0; i < 2; ++i) {
+    Member* const member = job.add_workers()->mutable_member();
+    member->mutable_task()->set_type(WORKER);
+    member->mutable_task()->set_index(i);
+    member->set_hostname("a");
+  }
+  const absl::Time now = absl::FromUnixSeconds(2000);
+  EXPECT_THAT(JobDetails(job, now), Not(HasSubstr("group")));
+  job.mutable_spec()->mutable_groups()->set_by_host(true);
+  EXPECT_THAT(JobDetails(job, now),
+              HasSubstr("groups    1 group of 2 workers: worker:0 (leader), "
+                        "worker:1\n"));
+}
+
 TEST(JobDetailsTest, WarningsOfEarlierStatesStay) {
   JobStatus job = RunningJob();
   AddTransition(&job, RUNNING, 1020, "all are prepared\nwarning: much to do");

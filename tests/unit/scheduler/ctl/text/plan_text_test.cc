@@ -161,6 +161,20 @@ TEST(PlanTextTest, SaysThePrecision) {
   EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("precision":"FLOAT16")"));
 }
 
+TEST(PlanTextTest, SaysWhichGroupsThereAre) {
+  PlanReport report = Report();
+  EXPECT_THAT(PlanText(report), Not(HasSubstr("group")));
+  report.spec.mutable_groups()->set_size(1);
+  EXPECT_THAT(PlanText(report), Not(HasSubstr("group")));
+  report.spec.mutable_groups()->set_size(2);
+  EXPECT_THAT(PlanText(report), HasSubstr(", groups of 2\n"));
+  EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("group_size":2)"));
+  report.spec.mutable_groups()->set_size(0);
+  report.spec.mutable_groups()->set_by_host(true);
+  EXPECT_THAT(PlanText(report), HasSubstr(", a group on each host\n"));
+  EXPECT_THAT(ToJson(PlanJson(report)), HasSubstr(R"("group_by_host":true)"));
+}
+
 TEST(PlanTextTest, SaysWhatLocalStepsTake) {
   PlanReport report = Report();
   EXPECT_THAT(PlanText(report), Not(HasSubstr("round")));
