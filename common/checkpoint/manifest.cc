@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/base/crc32c.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
@@ -136,6 +137,11 @@ CheckpointName CheckpointName::Of(uint64_t cut_id,
 
 std::string ShardFileName(uint32_t shard, uint32_t shards) {
   return absl::StrFormat("shard-%05d-of-%05d.state", shard, shards);
+}
+
+std::string OlderStateFile(absl::string_view path, uint64_t cut_id) {
+  return absl::StrFormat("%s.%016x.state", absl::StripSuffix(path, ".state"),
+                         cut_id);
 }
 
 // --- The manifest ------------------------------------------------------------

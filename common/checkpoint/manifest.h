@@ -46,6 +46,10 @@ struct CheckpointName {
 // "shard-00001-of-00004.state".
 std::string ShardFileName(uint32_t shard, uint32_t shards);
 
+// The path of the file of an earlier cut beside the file of the same shard at
+// `path`: "shard-00001-of-00004.001000004b0400.state".
+std::string OlderStateFile(absl::string_view path, uint64_t cut_id);
+
 // A checkpoint that all shards have written, as the chief knows it.
 struct CheckpointParts {
   uint64_t cut_id = 0;

@@ -15,6 +15,7 @@
 #include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_commit.h"
+#include "common/checkpoint/manifest.h"
 #include "common/system/file.h"
 
 namespace syncline {
@@ -39,6 +40,12 @@ absl::Status DiskError(int error_number, absl::string_view verb,
 absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
     const std::string& path, std::function<absl::Status()> go_on) {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointCreate));
+  // A file of that name that another checkpoint needs stays as it is there.
+  struct stat there;
+  if (stat(path.c_str(), &there) == 0 && S_ISREG(there.st_mode) &&
+      there.st_nlink > 1) {
+    unlink(path.c_str());
+  }
   FileDescriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return DiskError(errno, "create", path);
@@ -178,6 +185,14 @@ absl::StatusOr<size_t> StateFileSource::Skip(size_t bytes) {
       std::min<uint64_t>(bytes - buffered, bytes_ - std::min(bytes_, at_));
   at_ += beyond;
   return buffered + static_cast<size_t>(beyond);
+}
+
+absl::StatusOr<std::unique_ptr<ShardStateSource>> StateFileSource::OpenOlder(
+    uint64_t cut_id, uint64_t bytes, uint32_t crc32c) const {
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::unique_ptr<StateFileSource> older,
+      Open(OlderStateFile(path_, cut_id), bytes, crc32c, go_on_));
+  return older;
 }
 
 absl::Status StateFileSource::CheckWhole(uint32_t crc32c) const {

@@ -73,6 +73,9 @@ class StateFileSource final : public ShardStateSource {
   absl::StatusOr<size_t> Skip(size_t bytes) override;
   // Errors: DataLoss: it is not the checksum that is known.
   absl::Status CheckWhole(uint32_t crc32c) const override;
+  // A file beside this one: OlderStateFile. Errors: those of Open.
+  absl::StatusOr<std::unique_ptr<ShardStateSource>> OpenOlder(
+      uint64_t cut_id, uint64_t bytes, uint32_t crc32c) const override;
   std::string name() const override { return path_; }
 
  private:

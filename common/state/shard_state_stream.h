@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace syncline {
@@ -37,7 +39,12 @@ inline constexpr size_t kShardStateMetaMax = 256 << 10;
 inline constexpr size_t kShardStateBulkMax = 1 << 20;
 inline constexpr size_t kShardStateRecordMax =
     kShardStateFrameBytes + kShardStateMetaMax + kShardStateBulkMax;
+// Of a state that has all rows, and of one that needs older files for them. A
+// reader that knows the first alone refuses the second.
 inline constexpr uint32_t kShardStateFormat = 2;
+inline constexpr uint32_t kShardStateChainFormat = 3;
+// ShardStateHeader.older, at most.
+inline constexpr int kOlderStatesMax = 999;
 
 // Takes the records of a shard's state, in order: to a disk, or to a peer. It
 // may block, and bounds the time itself.
@@ -74,6 +81,14 @@ class ShardStateSource {
   // as the records say.
   virtual absl::Status CheckWhole(uint32_t /*crc32c*/) const {
     return absl::OkStatus();
+  }
+  // The state of the same shard at an earlier cut, from which this one leaves
+  // rows to be taken (ShardStateHeader.older). Errors: those of a file that is
+  // opened; InvalidArgument: the source has no older ones.
+  virtual absl::StatusOr<std::unique_ptr<ShardStateSource>> OpenOlder(
+      uint64_t /*cut_id*/, uint64_t /*bytes*/, uint32_t /*crc32c*/) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name(), ": the state needs older files, and is none itself"));
   }
   // For messages: a file's path, a peer.
   virtual std::string name() const = 0;

@@ -119,9 +119,11 @@ absl::Status StartFiles::CheckHeader(const std::string& file, uint32_t shard,
     return absl::InvalidArgumentError(
         absl::StrCat(file, ": the state does not fit the job: ", what...));
   };
-  if (header.format() != kShardStateFormat) {
+  // Blocks are whole in both.
+  if (header.format() != kShardStateFormat &&
+      header.format() != kShardStateChainFormat) {
     return refuse("its format is ", header.format(), ", this version reads ",
-                  kShardStateFormat);
+                  kShardStateFormat, " and ", kShardStateChainFormat);
   }
   if (header.cut_id() != manifest_.cut_id() || header.ps_rank() != shard) {
     return absl::DataLossError(

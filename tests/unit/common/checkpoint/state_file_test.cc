@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
+#include "common/checkpoint/manifest.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -66,6 +67,30 @@ TEST(StateFileTest, WhatIsAppendedIsRead) {
     EXPECT_TRUE(*read == all);
     EXPECT_OK((*source)->CheckWhole(Crc32c(all)));
   }
+}
+
+TEST(StateFileTest, AFileThatAnotherCheckpointNeedsIsNotWrittenOver) {
+  const TempDir dir;
+  const std::string path = dir.Write("a.state", "old");
+  const std::string link = OlderStateFile(path, 0xbeef);
+  EXPECT_EQ(link, dir.File("a.000000000000beef.state"));
+  std::filesystem::create_hard_link(path, link);
+  auto sink = StateFileSink::Create(path, nullptr);
+  ASSERT_OK(sink.status());
+  ASSERT_OK((*sink)->Append("new one", ""));
+  ASSERT_OK((*sink)->Finish());
+  auto source = StateFileSource::Open(path, 7, 0);
+  ASSERT_OK(source.status());
+  // It is found beside the file that needs it.
+  const auto older = (*source)->OpenOlder(0xbeef, 3, Crc32c("old"));
+  ASSERT_OK(older.status());
+  char read[4] = {};
+  EXPECT_EQ(*(*older)->Read(3, read), 3u);
+  EXPECT_STREQ(read, "old");
+  EXPECT_EQ((*source)->OpenOlder(0xbeef, 4, 0).status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ((*source)->OpenOlder(1, 3, 0).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(StateFileTest, WhatIsPassedOverIsNotReadAndTheRestIs) {
