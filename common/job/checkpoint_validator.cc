@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -12,6 +13,7 @@ namespace syncline {
 namespace {
 
 constexpr size_t kDirectoryBytesMax = 1024;
+constexpr uint32_t kFullTablesEveryMax = 1000;
 
 bool HasControlCharacter(const std::string& text) {
   return std::any_of(text.begin(), text.end(), [](char c) {
@@ -56,6 +58,15 @@ void CheckCheckpoint(const JobSpec& spec, Problems* problems) {
                   "time");
   }
   problems->AtMost("checkpoint.keep_last", checkpoint.keep_last(), 1000);
+  const uint32_t full_every = checkpoint.full_tables_every();
+  problems->AtMost("checkpoint.full_tables_every", full_every,
+                   kFullTablesEveryMax);
+  if (full_every > 1 && full_every <= kFullTablesEveryMax &&
+      spec.tables_size() == 0) {
+    problems->Add("checkpoint.full_tables_every", full_every,
+                  " is for jobs with tables, and this one has none: leave it "
+                  "out");
+  }
   CheckDirectory(checkpoint.directory(), problems);
   if (ReducesAmongWorkers(spec) && checkpoint.directory().empty()) {
     problems->Add("checkpoint.directory", "is required with strategy ",

@@ -179,6 +179,11 @@ TEST(JobSpecValidatorTest, OneProblemEach) {
        "checkpoint.directory: 'c' is not absolute: all ps, or all workers "
        "without ps, must see the same "
        "folder there"},
+      {"checkpoint { every_clocks: 5 full_tables_every: 2 }",
+       "checkpoint.full_tables_every: 2 is for jobs with tables, and this one "
+       "has none: leave it out"},
+      {"checkpoint { every_clocks: 5 full_tables_every: 1001 }",
+       "checkpoint.full_tables_every: 1001 is too large, at most 1000"},
       {"start { checkpoint: 'c' }",
        "start.checkpoint: 'c' is not an absolute path"},
       {"sharding { stage: 1 }",
