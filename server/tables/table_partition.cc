@@ -119,6 +119,7 @@ absl::Status TablePartition::RemoveExpired(uint32_t clock, uint32_t begin,
       continue;
     }
     CountExpired(Judge(rows_.At(row), clock));
+    changes_.Note(RowLayout::Key(rows_.At(row)));
     rows_.Remove(row);
   }
   return deleted;
@@ -154,6 +155,7 @@ absl::Status TablePartition::RemoveExpiredOnDisk(uint32_t clock,
     const uint64_t hash = RowPartition::Hash(scratch_->keys[i]);
     if (rows_.Find(scratch_->keys[i], hash) != kNone) continue;
     scratch_->cold_keys.push_back({id_, scratch_->keys[i]});
+    changes_.Note(scratch_->keys[i]);
     verdicts.push_back(verdict);
   }
   size_t gone = 0;
@@ -235,6 +237,7 @@ uint32_t TablePartition::AddRow(int64_t key, uint64_t hash, const char* spilled,
       kThere | (loads ? kOnDisk : kChanged | (stale_copy ? kOnDisk : 0));
   const uint32_t row = rows_.Add(key, hash, mark);
   if (row == kNone) return kNone;
+  changes_.Note(key);
   watches_use_ |= rows_.size() > rows_.rows_max() / 2;
   char* const at = rows_.At(row);
   if (spilled != nullptr) --cold_rows_;
@@ -396,6 +399,7 @@ absl::Status TablePartition::Spill(uint32_t clock) {
       rows_.mark(row) |= kOnDisk;  // perhaps: some of them may be there
       continue;
     }
+    changes_.Note(RowLayout::Key(rows_.At(row)));
     rows_.Remove(row);
     ++cold_rows_;
     room = true;
@@ -483,8 +487,8 @@ absl::Status TablePartition::Scan(uint32_t clock, size_t limit, uint64_t* from,
 void TablePartition::AddSizes(TableStats* stats) const {
   stats->rows_in_memory += rows_.size();
   stats->rows_on_disk += cold_rows_;
-  stats->memory_bytes +=
-      rows_.memory_bytes() + filter_.memory_bytes() + sizeof(*this);
+  stats->memory_bytes += rows_.memory_bytes() + filter_.memory_bytes() +
+                         changes_.memory_bytes() + sizeof(*this);
 }
 
 }  // namespace syncline::ps

@@ -13,6 +13,7 @@
 #include "kernels/optimizer/row_optimizer.h"
 #include "server/memory/slab_pool.h"
 #include "server/tables/admission_filter.h"
+#include "server/tables/changed_keys.h"
 #include "server/tables/cold_store.h"
 #include "server/tables/row_expiry.h"
 #include "server/tables/row_layout.h"
@@ -127,6 +128,7 @@ class TablePartition {
   }
   void SetChanged(uint32_t row) {
     if (watches_use_) rows_.mark(row) |= kChanged;
+    changes_.Note(RowLayout::Key(rows_.At(row)));
   }
 
   // --- Keys without a row in memory ---
@@ -169,6 +171,14 @@ class TablePartition {
   absl::Status ExportRows(const SlotOf& slot_of,
                           const std::vector<bool>& wanted, size_t limit,
                           RowCursor* cursor, RowBatch* out);
+  // What changed since the last committed checkpoint: ChangedKeys::Close. The
+  // first call begins to keep it. A row that was moved between memory and disk
+  // has changed; one that was read has not.
+  ChangedKeys::Changes CloseChanges(uint64_t base_cut, uint64_t cut);
+  // Appends those of `keys` that have a row to *out, the others to *gone; else
+  // as ExportRows.
+  absl::Status ExportKeys(absl::Span<const int64_t> keys, RowBatch* out,
+                          std::vector<int64_t>* gone);
   // Takes a row that the partition does not have. One for the disk is written
   // by FlushImported, at the latest.
   // Errors: ResourceExhausted: no room; those of the cold store.
@@ -200,8 +210,8 @@ class TablePartition {
 
   void ListResident(const SlotOf& slot_of, const std::vector<bool>& wanted,
                     RowCursor* cursor) const;
-  // Appends the row of `key`: from memory, else `spilled`, else none.
-  void AppendRow(int64_t key, const char* spilled, RowBatch* out) const;
+  // Appends the row of `key`: from memory, else `spilled`, else none and false.
+  bool AppendRow(int64_t key, const char* spilled, RowBatch* out) const;
 
   absl::Status MakeRoom(uint32_t clock);
   absl::Status RemoveExpired(uint32_t clock, uint32_t begin, uint32_t end);
@@ -219,6 +229,7 @@ class TablePartition {
   const uint32_t id_;
   RowPartition rows_;
   AdmissionFilter filter_;
+  ChangedKeys changes_;
   uint64_t cold_rows_ = 0;  // keys on disk that are not in memory
   uint32_t too_old_ = 0;
   int64_t next_sweep_clock_ = 0;  // of MakeRoom

@@ -13,6 +13,10 @@ namespace {
 constexpr uint64_t kLastPosition = std::numeric_limits<uint64_t>::max();
 // Rows that are written to disk together.
 constexpr size_t kDiskBatch = 256;
+// Changed keys that are kept: a quarter of the rows, and some of a small table.
+// Where more have changed, all rows are not much more to write.
+constexpr size_t kChangesLeast = 1024;
+constexpr size_t kChangesShare = 4;
 
 }  // namespace
 
@@ -30,7 +34,7 @@ void TablePartition::ListResident(const SlotOf& slot_of,
   std::sort(cursor->resident.begin(), cursor->resident.end());
 }
 
-void TablePartition::AppendRow(int64_t key, const char* spilled,
+bool TablePartition::AppendRow(int64_t key, const char* spilled,
                                RowBatch* out) const {
   const uint32_t row = rows_.Find(key, RowPartition::Hash(key));
   if (row != kNone) {
@@ -43,9 +47,10 @@ void TablePartition::AppendRow(int64_t key, const char* spilled,
     out->rows.append(spilled, context_->layout.spilled_bytes());
     out->places.push_back(0);
   } else {
-    return;  // it expired since it was listed
+    return false;  // it expired since it was listed
   }
   ++out->count;
+  return true;
 }
 
 // Two lists by position, merged: the rows that were in memory at the beginning,
@@ -91,6 +96,48 @@ absl::Status TablePartition::ExportRows(const SlotOf& slot_of,
   cursor->done = last == kLastPosition ||
                  (!cut && at == cold.size() && cursor->next == resident.size());
   cursor->from = last + 1;
+  return absl::OkStatus();
+}
+
+ChangedKeys::Changes TablePartition::CloseChanges(uint64_t base_cut,
+                                                  uint64_t cut) {
+  const uint64_t rows = rows_.size() + cold_rows_;
+  return changes_.Close(base_cut, cut,
+                        std::max<size_t>(kChangesLeast, rows / kChangesShare));
+}
+
+absl::Status TablePartition::ExportKeys(absl::Span<const int64_t> keys,
+                                        RowBatch* out,
+                                        std::vector<int64_t>* gone) {
+  const size_t bytes = context_->layout.spilled_bytes();
+  std::vector<ColdKey> cold;
+  std::vector<ColdFound> found;
+  std::vector<char> spilled;
+  for (size_t begin = 0; begin < keys.size(); begin += kDiskBatch) {
+    const auto some = keys.subspan(begin, kDiskBatch);
+    cold.clear();
+    for (const int64_t key : some) {
+      if (cold_rows_ == 0) break;
+      if (rows_.Find(key, RowPartition::Hash(key)) == kNone) {
+        cold.push_back({id_, key});
+      }
+    }
+    found.resize(cold.size());
+    spilled.resize(cold.size() * bytes);
+    if (!cold.empty()) {
+      SYNCLINE_RETURN_IF_ERROR(
+          context_->cold->Get(cold, spilled.data(), found.data()));
+    }
+    size_t at = 0;  // in `cold`
+    for (const int64_t key : some) {
+      const bool asked = at < cold.size() && cold[at].key == key;
+      const char* const row = asked && found[at] == ColdFound::kYes
+                                  ? spilled.data() + at * bytes
+                                  : nullptr;
+      if (asked) ++at;
+      if (!AppendRow(key, row, out)) gone->push_back(key);
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -150,6 +150,15 @@ class TableShard {
     return Partition(partition).ExportRows(partition_of_.slot_of(), wanted,
                                            limit, cursor, out);
   }
+  // As TablePartition's, in the partition's lane.
+  ChangedKeys::Changes CloseChanges(uint32_t partition, uint64_t base_cut,
+                                    uint64_t cut) {
+    return Partition(partition).CloseChanges(base_cut, cut);
+  }
+  absl::Status ExportKeys(uint32_t partition, absl::Span<const int64_t> keys,
+                          RowBatch* out, std::vector<int64_t>* gone) {
+    return Partition(partition).ExportKeys(keys, out, gone);
+  }
   const AdmissionFilter& filter(uint32_t partition) {
     return Partition(partition).filter();
   }
