@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/state_file.h"
+#include "common/state/row_chain.h"
 #include "common/state/shard_state_reader.h"
 #include "common/wire/routing_table.h"
 #include "proto/shard_state.pb.h"
@@ -19,8 +21,11 @@ namespace {
 
 // Floats of an optimizer for each value of a row, at most.
 constexpr uint32_t kStateFloatsMax = 16;
+// Slots of a table, as a job may have them at most.
+constexpr uint32_t kSlotsMax = 1 << 20;
+constexpr uint32_t kNoTable = ~uint32_t{0};
 
-// One shard's file.
+// One shard's file, and the older ones that it needs.
 class FileReader {
  public:
   FileReader(const CheckpointManifest* manifest, const RoutingTable* routing,
@@ -28,29 +33,28 @@ class FileReader {
       : manifest_(manifest),
         routing_(routing),
         shard_(shard),
-        reader_(source),
+        source_(source),
         came_(routing->blocks().blocks().size()) {}
 
   absl::Status Read(TensorValues* values, const RowVisitor& rows) {
-    ShardStateKind kind = ShardStateKind::kHeader;
-    while (kind != ShardStateKind::kTrailer) {
-      SYNCLINE_ASSIGN_OR_RETURN(const ShardStateReader::Record record,
-                                reader_.Next());
-      kind = record.kind;
-      if (kind == ShardStateKind::kHeader) {
-        SYNCLINE_RETURN_IF_ERROR(ReadHeader(record));
-      } else if (kind == ShardStateKind::kDense) {
-        SYNCLINE_RETURN_IF_ERROR(ReadDense(record, values));
-      } else if (kind == ShardStateKind::kPart) {
-        TablePart part;
-        SYNCLINE_RETURN_IF_ERROR(reader_.Parse(record, &part));
-        if (part.table() >= tables_.size()) return Damage("a table too many");
-        table_ = part.table();
-      } else if (kind == ShardStateKind::kRows) {
-        SYNCLINE_RETURN_IF_ERROR(ReadRows(record, rows));
-      } else if (kind == ShardStateKind::kTrailer) {
-        SYNCLINE_RETURN_IF_ERROR(ReadTrailer(record));
-      }
+    SYNCLINE_RETURN_IF_ERROR(
+        ReadFile(source_, manifest_->cut_id(), values, rows));
+    chain_.EndNewest();
+    is_older_ = true;
+    // The newest first.
+    for (int i = newest_.older_size() - 1; i >= 0; --i) {
+      const ShardStateHeader::Older& of = newest_.older(i);
+      SYNCLINE_ASSIGN_OR_RETURN(
+          const std::unique_ptr<ShardStateSource> older,
+          source_->OpenOlder(of.cut_id(), of.bytes(), of.crc32c()));
+      SYNCLINE_RETURN_IF_ERROR(
+          ReadFile(older.get(), of.cut_id(), nullptr, rows));
+    }
+    const std::optional<RowChain::Slot> missing = chain_.Missing();
+    if (missing.has_value()) {
+      return absl::DataLossError(absl::StrCat(
+          source_->name(), ": neither it nor an older file has all rows of ",
+          "slot ", missing->slot, " of table ", missing->table));
     }
     for (const uint32_t block : routing_->blocks().shard_blocks(shard_)) {
       if (came_[block] == routing_->blocks().blocks()[block].count) continue;
@@ -60,24 +64,85 @@ class FileReader {
   }
 
  private:
+  absl::Status ReadFile(ShardStateSource* source, uint64_t cut_id,
+                        TensorValues* values, const RowVisitor& rows) {
+    reader_.emplace(source);
+    table_ = kNoTable;
+    rows_ = 0;
+    gone_ = 0;
+    ShardStateKind kind = ShardStateKind::kHeader;
+    while (kind != ShardStateKind::kTrailer) {
+      SYNCLINE_ASSIGN_OR_RETURN(const ShardStateReader::Record record,
+                                reader_->Next());
+      kind = record.kind;
+      if (kind == ShardStateKind::kHeader) {
+        SYNCLINE_RETURN_IF_ERROR(ReadHeader(record, cut_id));
+      } else if (kind == ShardStateKind::kDense) {
+        SYNCLINE_RETURN_IF_ERROR(ReadDense(record, values));
+      } else if (kind == ShardStateKind::kPart) {
+        SYNCLINE_RETURN_IF_ERROR(ReadPart(record));
+      } else if (kind == ShardStateKind::kRows) {
+        SYNCLINE_RETURN_IF_ERROR(ReadRows(record, rows));
+      } else if (kind == ShardStateKind::kTrailer) {
+        SYNCLINE_RETURN_IF_ERROR(ReadTrailer(record));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadPart(const ShardStateReader::Record& record) {
+    TablePart part;
+    SYNCLINE_RETURN_IF_ERROR(reader_->Parse(record, &part));
+    if (part.table() >= tables_.size()) return Damage("a table too many");
+    table_ = part.table();
+    changes_only_ = part.changes_only();
+    for (const TablePart::Run& run : part.slots()) {
+      const uint32_t slots = tables_[table_].slots;
+      if (run.first() >= slots || run.count() > slots - run.first()) {
+        return Damage("slots that the table has not");
+      }
+    }
+    std::string problem;
+    if (chain_.OpenPart(part, &problem)) return absl::OkStatus();
+    return Damage(problem);
+  }
+
   struct Table {
     uint32_t index = 0;  // in the manifest
     RowLayout layout;
+    uint32_t slots = 0;
   };
 
   absl::Status Damage(absl::string_view problem) const {
-    return reader_.Damage(problem);
+    return reader_->Damage(problem);
   }
 
-  absl::Status ReadHeader(const ShardStateReader::Record& record) {
+  absl::Status ReadHeader(const ShardStateReader::Record& record,
+                          uint64_t cut_id) {
     ShardStateHeader header;
-    SYNCLINE_RETURN_IF_ERROR(reader_.Parse(record, &header));
-    if (header.format() != kShardStateFormat || header.ps_rank() != shard_ ||
-        header.cut_id() != manifest_->cut_id()) {
+    SYNCLINE_RETURN_IF_ERROR(reader_->Parse(record, &header));
+    const bool needs_older = header.format() == kShardStateChainFormat;
+    if ((header.format() != kShardStateFormat && !needs_older) ||
+        header.ps_rank() != shard_ || header.cut_id() != cut_id ||
+        needs_older != (header.older_size() > 0) ||
+        header.older_size() > kOlderStatesMax) {
       return Damage(absl::StrCat("it is of shard ", header.ps_rank(),
                                  " at cut ", header.cut_id(), ", format ",
-                                 header.format()));
+                                 header.format(), ", and needs ",
+                                 header.older_size(), " older files"));
     }
+    if (is_older_) {
+      bool same = header.job_id() == newest_.job_id() &&
+                  header.tables_size() == newest_.tables_size();
+      for (int i = 0; same && i < header.tables_size(); ++i) {
+        same = header.tables(i).SerializeAsString() ==
+               newest_.tables(i).SerializeAsString();
+      }
+      return same ? absl::OkStatus()
+                  : Damage("it is not an older file of the same shard");
+    }
+    newest_ = header;
+    std::vector<uint32_t> slots;
     for (const ShardStateHeader::Table& from : header.tables()) {
       const auto found = std::find_if(
           manifest_->tables().begin(), manifest_->tables().end(),
@@ -88,15 +153,19 @@ class FileReader {
       }
       tables_.push_back(
           {static_cast<uint32_t>(found - manifest_->tables().begin()),
-           RowLayout(from.dim(), from.state_floats())});
+           RowLayout(from.dim(), from.state_floats()), from.slots()});
+      if (from.slots() > kSlotsMax) return Damage("a table of too many slots");
+      slots.push_back(from.slots());
     }
+    chain_.Begin(slots);
     return absl::OkStatus();
   }
 
   absl::Status ReadDense(const ShardStateReader::Record& record,
                          TensorValues* values) {
+    if (is_older_) return absl::OkStatus();
     DensePiece piece;
-    SYNCLINE_RETURN_IF_ERROR(reader_.Parse(record, &piece));
+    SYNCLINE_RETURN_IF_ERROR(reader_->Parse(record, &piece));
     if (piece.array() != 0) return absl::OkStatus();
     const absl::Span<const Block> blocks = routing_->blocks().blocks();
     if (piece.block() >= blocks.size() ||
@@ -124,44 +193,68 @@ class FileReader {
   absl::Status ReadRows(const ShardStateReader::Record& record,
                         const RowVisitor& rows) {
     RowsPiece piece;
-    SYNCLINE_RETURN_IF_ERROR(reader_.Parse(record, &piece));
+    SYNCLINE_RETURN_IF_ERROR(reader_->Parse(record, &piece));
     if (table_ >= tables_.size()) return Damage("rows of no table");
     const RowLayout& layout = tables_[table_].layout;
     const size_t count = piece.rows();
+    const size_t gone = piece.gone();
     if (count > kShardStateBulkMax ||
-        record.bulk.size() != count * (layout.bytes() + 1)) {
+        gone > (changes_only_ ? kShardStateBulkMax : 0) ||
+        record.bulk.size() !=
+            count * (layout.bytes() + 1) + gone * sizeof(int64_t)) {
       return Damage(absl::StrCat(record.bulk.size(), " bytes for ", count,
-                                 " rows of ", layout.bytes(), " + 1"));
+                                 " rows of ", layout.bytes(), " + 1 and ", gone,
+                                 " keys without one"));
     }
     rows_ += count;
+    gone_ += gone;
     if (rows == nullptr) return absl::OkStatus();
-    keys_.resize(count);
-    row_values_.resize(count * layout.dim());
+    const char* const keys_gone =
+        record.bulk.data() + count * (layout.bytes() + 1);
+    for (size_t i = 0; i < gone; ++i) {
+      int64_t key = 0;
+      std::memcpy(&key, keys_gone + i * sizeof(key), sizeof(key));
+      chain_.TakeGone(key);
+    }
+    keys_.clear();
+    row_values_.clear();
     for (size_t i = 0; i < count; ++i) {
       const char* const row = record.bulk.data() + i * layout.bytes();
-      keys_[i] = RowLayout::Key(row);
-      std::memcpy(row_values_.data() + i * layout.dim(), RowLayout::Values(row),
-                  layout.dim() * sizeof(float));
+      if (!chain_.TakeRow(RowLayout::Key(row))) continue;
+      keys_.push_back(RowLayout::Key(row));
+      row_values_.resize(keys_.size() * layout.dim());
+      std::memcpy(row_values_.data() + (keys_.size() - 1) * layout.dim(),
+                  RowLayout::Values(row), layout.dim() * sizeof(float));
     }
+    if (keys_.empty()) return absl::OkStatus();
     return rows(tables_[table_].index, keys_, row_values_);
   }
 
   absl::Status ReadTrailer(const ShardStateReader::Record& record) {
     ShardStateTrailer trailer;
-    SYNCLINE_RETURN_IF_ERROR(reader_.Parse(record, &trailer));
-    if (trailer.rows() == rows_) return absl::OkStatus();
-    return Damage(absl::StrCat("it was written behind ", trailer.rows(),
-                               " rows, and ", rows_, " were read"));
+    SYNCLINE_RETURN_IF_ERROR(reader_->Parse(record, &trailer));
+    if (trailer.rows() == rows_ && trailer.gone() == gone_) {
+      return absl::OkStatus();
+    }
+    return Damage(absl::StrCat("it was written behind ", trailer.rows(), " + ",
+                               trailer.gone(), " rows, and ", rows_, " + ",
+                               gone_, " were read"));
   }
 
   const CheckpointManifest* const manifest_;
   const RoutingTable* const routing_;
   const uint32_t shard_;
-  ShardStateReader reader_;
-  std::vector<int64_t> came_;  // elements of values, by block
-  std::vector<Table> tables_;  // by the state's index
-  uint32_t table_ = ~uint32_t{0};
+  ShardStateSource* const source_;
+  std::optional<ShardStateReader> reader_;  // of one file after the other
+  std::vector<int64_t> came_;               // elements of values, by block
+  std::vector<Table> tables_;               // by the state's index
+  ShardStateHeader newest_;
+  RowChain chain_;
+  bool is_older_ = false;
+  uint32_t table_ = kNoTable;
+  bool changes_only_ = false;
   uint64_t rows_ = 0;
+  uint64_t gone_ = 0;
   std::vector<int64_t> keys_;  // scratch, as the next one
   std::vector<float> row_values_;
 };

@@ -24,8 +24,9 @@ using TensorValues = std::vector<std::vector<float>>;
 
 // Reads every byte of the files of the checkpoint in the folder `path`, without
 // a job: values are kept in *values, rows handed to `rows`; either may be null.
-// `manifest` is that of ReadManifest. Needs the memory of a record, and of the
-// values if they are kept. Blocks on the disk.
+// Older files that they need are read as well, each byte. `manifest` is that of
+// ReadManifest. Needs the memory of a record, of the values if they are kept,
+// and of changed keys if rows are handed on. Blocks on the disk.
 // Errors, with the file's path: NotFound: a file is missing; DataLoss: damaged,
 // or not what the manifest says; Unavailable: the disk; those of `rows`.
 absl::Status ReadCheckpoint(const std::string& path,

@@ -1,8 +1,6 @@
 #include "server/checkpoint/shard_checkpoints.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -50,6 +48,9 @@ ShardCheckpoints::ShardCheckpoints(const Options& options, const Shard& shard,
       blocks_(BlockOptions(options, *shard.config), &shard.executor->dense(),
               CopyReserve(BlockFloats(shard.executor->dense()),
                           options.copy_bytes)),
+      chain_(shard.layout->tables().empty()
+                 ? 1
+                 : std::max<uint32_t>(options.full_tables_every, 1)),
       writer_("ps-checkpoint", 1) {
   for (BlockIndex b = 0; b < shard.executor->dense().block_count(); ++b) {
     lane_blocks_[shard.lanes->LaneOf(b)].push_back(b);
@@ -239,6 +240,7 @@ void ShardCheckpoints::Write(const std::shared_ptr<Snapshot>& snapshot) {
 absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
     Snapshot* snapshot) {
   SYNCLINE_RETURN_IF_ERROR(StatusOf(*snapshot));
+  const bool is_committed = IsCommitted();
   RemoveUncommitted();
   AwaitCheckpointResponse written;
   written.set_path(
@@ -246,12 +248,12 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
   written.set_file(ShardFileName(shard_.config->shard, options_.shards));
   SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(MakeDirs(written.path())));
   bool whole = false;
-  // An empty folder goes; another shard's file keeps it.
+  // The folder stays if it has another shard's file.
   const absl::Cleanup tidy = [&] {
-    if (whole) return;
-    std::error_code ignored;
-    std::filesystem::remove(written.path(), ignored);
+    if (!whole) RemoveShardFiles(written.path(), written.file());
   };
+  const CheckpointChain::Plan plan =
+      PlanChain(is_committed, written.path(), written.file());
   {
     SYNCLINE_ASSIGN_OR_RETURN(
         const std::unique_ptr<StateFileSink> file,
@@ -263,6 +265,7 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
         shard_.config, shard_.layout, shard_.executor, shard_.lanes,
         [](int /*lane*/, ShardExporter::Task task) { return task(); },
         file.get());
+    if (chain_.is_used()) exporter.SetChain(plan);
     SYNCLINE_RETURN_IF_ERROR(exporter.Begin(snapshot->state, snapshot->cut_id,
                                             snapshot->total_clocks));
     SYNCLINE_RETURN_IF_ERROR(WriteTables(snapshot, &exporter));
@@ -277,7 +280,40 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointSynced));
   whole = true;
   last_written_ = written.path();
+  chain_.OnWritten(plan.older, {.folder = written.path(),
+                                .file = {.cut_id = snapshot->cut_id,
+                                         .bytes = written.bytes(),
+                                         .crc32c = written.crc32c()}});
   return written;
+}
+
+bool ShardCheckpoints::IsCommitted() const {
+  if (!chain_.is_used() || !chain_.written().has_value()) return false;
+  const CheckpointChain::Written& written = *chain_.written();
+  const absl::StatusOr<CheckpointManifest> manifest =
+      ReadManifest(written.folder);
+  const auto shard = static_cast<int>(shard_.config->shard);
+  return manifest.ok() && shard < manifest->shards_size() &&
+         manifest->cut_id() == written.file.cut_id &&
+         manifest->shards(shard).bytes() == written.file.bytes &&
+         manifest->shards(shard).crc32c() == written.file.crc32c;
+}
+
+CheckpointChain::Plan ShardCheckpoints::PlanChain(bool is_committed,
+                                                  const std::string& path,
+                                                  const std::string& file) {
+  CheckpointChain::Plan plan = chain_.Next(is_committed);
+  const absl::Status linked = LinkOlderFiles(plan, path, file);
+  if (linked.ok()) return plan;
+  plan.older.clear();
+  if (!std::exchange(told_unlinked_, true)) {
+    LogWarning("a checkpoint has all rows: those before it cannot be linked")
+        .Job(shard_.config->job_id)
+        .Field("shard", shard_.config->shard)
+        .Field("path", path)
+        .Status(linked);
+  }
+  return plan;
 }
 
 // The chief begins a checkpoint once it has committed the one before, or given
@@ -290,12 +326,7 @@ void ShardCheckpoints::RemoveUncommitted() {
       !absl::IsNotFound(ReadManifest(path, &crc32c).status())) {
     return;
   }
-  std::error_code ignored;
-  std::filesystem::remove(
-      absl::StrCat(path, "/",
-                   ShardFileName(shard_.config->shard, options_.shards)),
-      ignored);
-  std::filesystem::remove(path, ignored);
+  RemoveShardFiles(path, ShardFileName(shard_.config->shard, options_.shards));
 }
 
 absl::Status ShardCheckpoints::WriteTables(Snapshot* snapshot,

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
+#include "common/checkpoint/checkpoint_chain.h"
 #include "common/checkpoint/manifest.h"
 #include "common/system/memory_claim.h"
 #include "common/system/thread_pool.h"
@@ -55,6 +56,7 @@ class ShardCheckpoints final : public SnapshotTaker {
     uint32_t shards = 1;
     uint32_t keep_last = 2;
     uint64_t keep_every = 0;
+    uint32_t full_tables_every = 1;           // as CheckpointSpec's
     std::optional<uint64_t> copy_bytes = {};  // as CheckpointSpec's
     // How long a push may wait for the disk before the snapshot is given up.
     absl::Duration push_wait_max = absl::Seconds(60);
@@ -154,6 +156,11 @@ class ShardCheckpoints final : public SnapshotTaker {
   // On the writer's thread.
   void Write(const std::shared_ptr<Snapshot>& snapshot);
   void RemoveUncommitted();
+  // The chain of a checkpoint that begins, its older files linked into `path`.
+  CheckpointChain::Plan PlanChain(bool is_committed, const std::string& path,
+                                  const std::string& file);
+  // Whether the last file that was written is of a checkpoint that exists.
+  bool IsCommitted() const;
   absl::StatusOr<AwaitCheckpointResponse> WriteFile(Snapshot* snapshot);
   absl::Status WriteTables(Snapshot* snapshot, ShardExporter* exporter);
   absl::Status WriteBlocks(const Snapshot& snapshot, ShardExporter* exporter);
@@ -184,6 +191,8 @@ class ShardCheckpoints final : public SnapshotTaker {
 
   // The writer's: the folder of the latest part on disk; empty: none.
   std::string last_written_;
+  CheckpointChain chain_;
+  bool told_unlinked_ = false;  // why a checkpoint has all rows
   mutable Mutex mu_;
   CondVar lane_moved_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<Snapshot> current_ ABSL_GUARDED_BY(mu_);  // null: none

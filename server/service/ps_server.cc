@@ -514,6 +514,7 @@ absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
   options.shards = config.checkpoint_files;
   options.keep_last = std::max<uint32_t>(spec.keep_last(), 1);
   options.keep_every = spec.keep_every();
+  options.full_tables_every = std::max<uint32_t>(spec.full_tables_every(), 1);
   options.copy_bytes = CopyLimit(spec);
   if (const auto free = FreeDiskBytes(folder); !free.ok()) {
     return absl::UnavailableError(

@@ -132,6 +132,7 @@ absl::Status ShardExporter::End() {
   ShardStateTrailer trailer;
   trailer.set_blocks(blocks_);
   trailer.set_rows(rows_);
+  trailer.set_gone(gone_);
   return writer_.Write(ShardStateKind::kTrailer, trailer, {});
 }
 
@@ -183,6 +184,15 @@ absl::Status ShardExporter::WriteHeader(const ControllerState& state,
   const NonFiniteLog& non_finite = executor_->non_finite();
   ShardStateHeader header;
   header.set_format(kShardStateFormat);
+  if (chain_.has_value() && !chain_->older.empty()) {
+    header.set_format(kShardStateChainFormat);
+    for (const StateFileInfo& from : chain_->older) {
+      ShardStateHeader::Older* const older = header.add_older();
+      older->set_cut_id(from.cut_id);
+      older->set_bytes(from.bytes);
+      older->set_crc32c(from.crc32c);
+    }
+  }
   header.set_job_id(config_->job_id);
   header.set_ps_rank(config_->shard);
   header.set_cut_id(cut_id);
@@ -217,6 +227,7 @@ absl::Status ShardExporter::WriteHeader(const ControllerState& state,
     header.set_non_finite(non_finite.total());
   }
   blocks_begun_ = blocks.size();
+  cut_id_ = cut_id;
   return writer_.Write(ShardStateKind::kHeader, header, {});
 }
 
@@ -281,14 +292,62 @@ absl::Status ShardExporter::WritePart(uint32_t table, uint32_t partition,
   TablePart part;
   part.set_table(table);
   AppendSlots(slots, &part);
+  ChangedKeys::Changes changes;
   SYNCLINE_RETURN_IF_ERROR(run_in_lane_(lane, [&] {
     part.set_filter_counters(shard.filter(partition).counters().size());
     part.set_filter_sightings(shard.filter(partition).sightings());
+    if (chain_.has_value()) {
+      changes = shard.CloseChanges(partition, chain_->base_cut, cut_id_);
+    }
     return absl::OkStatus();
   }));
+  part.set_changes_only(chain_.has_value() && !chain_->older.empty() &&
+                        !changes.all);
   SYNCLINE_RETURN_IF_ERROR(writer_.Write(ShardStateKind::kPart, part, {}));
   SYNCLINE_RETURN_IF_ERROR(
       WriteFilter(table, partition, part.filter_counters()));
+  return part.changes_only() ? WriteChanges(table, partition, changes.keys)
+                             : WriteRows(table, partition, wanted);
+}
+
+absl::Status ShardExporter::WriteChanges(uint32_t table, uint32_t partition,
+                                         absl::Span<const int64_t> keys) {
+  TableShard& shard = executor_->tables().shard(table);
+  // A key takes as much as a small row, at most.
+  const size_t limit =
+      kShardStateBulkMax / std::max(shard.row_bytes() + 1, sizeof(int64_t));
+  std::vector<int64_t> gone;
+  for (size_t begin = 0; begin < keys.size();
+       begin += std::max<size_t>(1, limit)) {
+    batch_.count = 0;
+    batch_.rows.clear();
+    batch_.places.clear();
+    gone.clear();
+    SYNCLINE_RETURN_IF_ERROR(
+        run_in_lane_(shard.LaneOfPartition(partition), [&] {
+          return shard.ExportKeys(
+              partition, keys.subspan(begin, std::max<size_t>(1, limit)),
+              &batch_, &gone);
+        }));
+    RowsPiece piece;
+    piece.set_rows(static_cast<uint32_t>(batch_.count));
+    piece.set_gone(static_cast<uint32_t>(gone.size()));
+    rows_ += batch_.count;
+    gone_ += gone.size();
+    batch_.rows += batch_.places;
+    for (const int64_t key : gone) {
+      Append64(static_cast<uint64_t>(key), &batch_.rows);
+    }
+    SYNCLINE_RETURN_IF_ERROR(
+        writer_.Write(ShardStateKind::kRows, piece, batch_.rows));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShardExporter::WriteRows(uint32_t table, uint32_t partition,
+                                      const std::vector<bool>& wanted) {
+  TableShard& shard = executor_->tables().shard(table);
+  const int lane = shard.LaneOfPartition(partition);
   const size_t limit =
       std::max<size_t>(1, kShardStateBulkMax / (shard.row_bytes() + 1));
   RowCursor cursor;

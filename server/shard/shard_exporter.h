@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "common/checkpoint/checkpoint_chain.h"
 #include "common/state/shard_state_writer.h"
 #include "proto/shard_state.pb.h"
 #include "server/consistency/controller_state.h"
@@ -48,6 +49,11 @@ class ShardExporter {
   absl::Status Export(const ControllerState& state, uint64_t cut_id,
                       int64_t total_clocks, const ShardSelection& selection);
 
+  // The state goes into a checkpoint of a chain: AddTables closes the changes
+  // of the partitions at this cut, and leaves out rows that `chain.older` have.
+  // Before Begin.
+  void SetChain(const CheckpointChain::Plan& chain) { chain_ = chain; }
+
   // Export of a whole shard in parts, for who decides about their order: Begin;
   // then each block and each lane's part of the tables once; then End.
 
@@ -76,6 +82,11 @@ class ShardExporter {
   absl::Status WriteTable(uint32_t table, const ShardSelection& selection);
   absl::Status WritePart(uint32_t table, uint32_t partition,
                          const std::vector<bool>& wanted);
+  // Rows of a part, all of them or those of `keys`.
+  absl::Status WriteRows(uint32_t table, uint32_t partition,
+                         const std::vector<bool>& wanted);
+  absl::Status WriteChanges(uint32_t table, uint32_t partition,
+                            absl::Span<const int64_t> keys);
   absl::Status WriteFilter(uint32_t table, uint32_t partition, uint64_t total);
   absl::Status WriteCounts(uint32_t table, int lane, bool with_counts,
                            const std::vector<bool>& wanted);
@@ -86,11 +97,14 @@ class ShardExporter {
   const Lanes* const lanes_;
   const RunInLane run_in_lane_;
   ShardStateWriter writer_;
+  std::optional<CheckpointChain::Plan> chain_;
+  uint64_t cut_id_ = 0;
   std::string bulk_;  // kept for reuse
   RowBatch batch_;    // likewise
   uint64_t blocks_ = 0;
   uint64_t blocks_begun_ = 0;  // that the header speaks of
   uint64_t rows_ = 0;
+  uint64_t gone_ = 0;  // keys without a row
 };
 
 }  // namespace syncline::ps

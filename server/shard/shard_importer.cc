@@ -98,25 +98,92 @@ absl::Status ShardImporter::Refuse(absl::string_view problem) const {
 absl::Status ShardImporter::Read(ShardStateSource* source, absl::Time now) {
   source_ = source->name();
   sources_.push_back(source_);
+  is_older_ = false;
+  ShardStateReader reader(source);
+  SYNCLINE_ASSIGN_OR_RETURN(const ShardStateReader::Record record,
+                            reader.Next());
+  SYNCLINE_RETURN_IF_ERROR(ReadHeader(reader, record));
+  std::vector<uint32_t> slots;
+  for (const FormerTable& table : former_) slots.push_back(table.map.slots());
+  chain_.Begin(slots);
+  SYNCLINE_RETURN_IF_ERROR(ReadRecords(&reader, now));
+  return ReadOlder(*source, now);
+}
+
+absl::Status ShardImporter::ReadRecords(ShardStateReader* reader,
+                                        absl::Time now) {
   block_.reset();
   part_.reset();
   rows_read_ = 0;
-  ShardStateReader reader(source);
-  SYNCLINE_ASSIGN_OR_RETURN(ShardStateReader::Record record, reader.Next());
-  SYNCLINE_RETURN_IF_ERROR(ReadHeader(reader, record));
-  while (record.kind != Kind::kTrailer) {
+  gone_read_ = 0;
+  ShardStateKind kind = Kind::kHeader;
+  while (kind != Kind::kTrailer) {
     SYNCLINE_ASSIGN_OR_RETURN(
-        record,
-        reader.NextOf([this](ShardStateKind kind, absl::string_view meta) {
-          return Needs(kind, meta);
+        const ShardStateReader::Record record,
+        reader->NextOf([this](ShardStateKind of, absl::string_view meta) {
+          return Needs(of, meta);
         }));
-    SYNCLINE_RETURN_IF_ERROR(ReadRecord(reader, record, now));
+    SYNCLINE_RETURN_IF_ERROR(ReadRecord(*reader, record, now));
+    kind = record.kind;
   }
+  return absl::OkStatus();
+}
+
+absl::Status ShardImporter::ReadOlder(const ShardStateSource& newest,
+                                      absl::Time now) {
+  chain_.EndNewest();
+  is_older_ = true;
+  const ShardStateHeader header = std::move(header_);
+  for (int i = header.older_size() - 1; i >= 0; --i) {
+    const ShardStateHeader::Older& older = header.older(i);
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const std::unique_ptr<ShardStateSource> source,
+        newest.OpenOlder(older.cut_id(), older.bytes(), older.crc32c()));
+    source_ = source->name();
+    ShardStateReader reader(source.get());
+    SYNCLINE_ASSIGN_OR_RETURN(const ShardStateReader::Record record,
+                              reader.Next());
+    header_ = header;
+    SYNCLINE_RETURN_IF_ERROR(CheckOlderHeader(reader, record, older.cut_id()));
+    SYNCLINE_RETURN_IF_ERROR(ReadRecords(&reader, now));
+  }
+  const std::optional<RowChain::Slot> missing = chain_.Missing();
+  if (!missing.has_value()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      newest.name(), ": neither the state nor an older one has all rows of ",
+      "slot ", missing->slot, " of table '",
+      layout_->tables()[tables_[missing->table]].name, "'"));
+}
+
+absl::Status ShardImporter::CheckOlderHeader(
+    const ShardStateReader& reader, const ShardStateReader::Record& record,
+    uint64_t cut_id) {
+  ShardStateHeader older;
+  SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &older));
+  bool same = (older.format() == kShardStateFormat ||
+               older.format() == kShardStateChainFormat) &&
+              older.job_id() == header_.job_id() &&
+              older.ps_rank() == header_.ps_rank() &&
+              older.cut_id() == cut_id && older.slots() == header_.slots() &&
+              older.blocks() == header_.blocks() &&
+              older.tables_size() == header_.tables_size();
+  for (int i = 0; same && i < older.tables_size(); ++i) {
+    same = older.tables(i).SerializeAsString() ==
+           header_.tables(i).SerializeAsString();
+  }
+  if (!same) {
+    return reader.Damage("it is not an older state of the same shard");
+  }
+  blocks_.Begin(1 + older.slots());
   return absl::OkStatus();
 }
 
 // Where others' records may not come they are read, and refused as they are.
 bool ShardImporter::Needs(ShardStateKind kind, absl::string_view meta) const {
+  if (is_older_) {
+    return kind == Kind::kRows && part_.has_value() && !part_->mine.empty() &&
+           chain_.PartCounts();
+  }
   if (!options_.passes_over_others) return true;
   if (kind == Kind::kDense) {
     DensePiece piece;
@@ -162,9 +229,18 @@ absl::Status ShardImporter::ReadHeader(const ShardStateReader& reader,
                                        const ShardStateReader::Record& record) {
   header_.Clear();
   SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &header_));
-  if (header_.format() != kShardStateFormat) {
+  if (header_.format() != kShardStateFormat &&
+      header_.format() != kShardStateChainFormat) {
     return Refuse(absl::StrCat("its format is ", header_.format(),
-                               ", this version reads ", kShardStateFormat));
+                               ", this version reads ", kShardStateFormat,
+                               " and ", kShardStateChainFormat));
+  }
+  const bool needs_older = header_.format() == kShardStateChainFormat;
+  if (needs_older != (header_.older_size() > 0) ||
+      header_.older_size() > kOlderStatesMax) {
+    return reader.Damage(absl::StrCat("it needs ", header_.older_size(),
+                                      " older states, and is of format ",
+                                      header_.format()));
   }
   const std::string optimizer = OptimizerStateName(config_->update.optimizer);
   const int slots = executor_->dense().arrays() - 1;
@@ -394,6 +470,7 @@ absl::Status ShardImporter::ReadDense(const ShardStateReader& reader,
                                       const ShardStateReader::Record& record) {
   SYNCLINE_ASSIGN_OR_RETURN(const BlockStateReader::Piece piece,
                             blocks_.Take(reader, record));
+  if (is_older_) return absl::OkStatus();
   if (piece.begins) SYNCLINE_RETURN_IF_ERROR(OpenTheBlock(reader, piece));
   const bool is_taken = piece.array == 0 || !options_.values_only;
   if (!block_.has_value() || !is_taken) return absl::OkStatus();
@@ -414,7 +491,12 @@ absl::Status ShardImporter::ReadPart(const ShardStateReader& reader,
   SYNCLINE_ASSIGN_OR_RETURN(part_->table, TableOf(reader, part.table()));
   part_->counters = part.filter_counters();
   part_->sightings = part.filter_sightings();
-  return OpenThePart(reader, part);
+  part_->changes_only = part.changes_only();
+  SYNCLINE_RETURN_IF_ERROR(OpenThePart(reader, part));
+  std::string problem;
+  if (chain_.OpenPart(part, &problem)) return absl::OkStatus();
+  return reader.Damage(absl::StrCat(
+      "table '", layout_->tables()[part_->table].name, "': ", problem));
 }
 
 absl::Status ShardImporter::OpenThePart(const ShardStateReader& reader,
@@ -451,11 +533,11 @@ absl::Status ShardImporter::TakeSlot(const ShardStateReader& reader,
     const size_t fine = former_slot * of_former + i;
     const auto slot = static_cast<uint32_t>(fine / of_now);
     if (!IsMine(part_->table, slot)) {
-      if (options_.passes_over_others) continue;
+      if (options_.passes_over_others || is_older_) continue;
       return Refuse(absl::StrCat("slot ", slot, " of table '", table.name,
                                  "' is another shard's"));
     }
-    if (come[fine]) {
+    if (come[fine] && !is_older_) {
       return reader.Damage(absl::StrCat("slot ", slot, " of table '",
                                         table.name, "' comes twice"));
     }
@@ -478,7 +560,9 @@ absl::Status ShardImporter::ReadFilter(const ShardStateReader& reader,
         part_->counters - part_->next_counter, " from ", part_->next_counter));
   }
   part_->next_counter += record.bulk_bytes;
-  if (options_.values_only || record.is_passed_over) return absl::OkStatus();
+  if (options_.values_only || record.is_passed_over || is_older_) {
+    return absl::OkStatus();
+  }
   part_->filter_fits &=
       executor_->tables()
           .shard(part_->table)
@@ -530,31 +614,53 @@ absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
   TableShard& shard = executor_->tables().shard(part_->table);
   const size_t row_bytes = former_[part_->former].layout.bytes();
   const size_t count = piece.rows();
-  if (count == 0 || count > kShardStateBulkMax ||
-      record.bulk_bytes != count * (row_bytes + 1)) {
+  const size_t gone = piece.gone();
+  if (count + gone == 0 || count > kShardStateBulkMax ||
+      gone > (part_->changes_only ? kShardStateBulkMax : 0) ||
+      record.bulk_bytes != count * (row_bytes + 1) + gone * sizeof(int64_t)) {
     return reader.Damage(absl::StrCat(record.bulk_bytes, " bytes for ", count,
-                                      " rows of ", row_bytes, " + 1"));
+                                      " rows of ", row_bytes, " + 1 and ", gone,
+                                      " keys without one"));
   }
   rows_read_ += count;
+  gone_read_ += gone;
   if (record.is_passed_over) return absl::OkStatus();
   const char* const rows = record.bulk.data();
   const char* const places = rows + count * row_bytes;
   const TableMap& map = layout_->tables()[part_->table].map;
-  const auto mine = [&](size_t i) {
-    return IsMine(part_->table,
-                  map.SlotOf(RowLayout::Key(rows + i * row_bytes)));
-  };
   for (size_t i = 0; i < count; ++i) {
     SYNCLINE_RETURN_IF_ERROR(CheckRow(reader, rows + i * row_bytes,
                                       static_cast<uint8_t>(places[i])));
   }
+  const auto taken = [&](size_t i) {
+    const int64_t key = RowLayout::Key(rows + i * row_bytes);
+    return IsMine(part_->table, map.SlotOf(key)) && chain_.TakeRow(key);
+  };
   for (size_t begin = 0, end = 0; begin < count; begin = end + 1) {
-    for (end = begin; end < count && mine(end);) ++end;
+    for (end = begin; end < count && taken(end);) ++end;
     const char* from = rows + begin * row_bytes;
     if (options_.values_only) from = RowsThatBegin(from, end - begin);
     SYNCLINE_RETURN_IF_ERROR(
         Annotate(shard.ImportRows(end - begin, from, places + begin),
                  absl::StrCat(source_, ": ", config_->label)));
+  }
+  return ReadGone(reader, gone, places + count);
+}
+
+absl::Status ShardImporter::ReadGone(const ShardStateReader& reader,
+                                     size_t count, const char* keys) {
+  const TableMap& map = layout_->tables()[part_->table].map;
+  for (size_t i = 0; i < count; ++i) {
+    const auto key = static_cast<int64_t>(Load64(keys + i * sizeof(int64_t)));
+    const uint64_t position = ColdPosition(key);
+    if (!part_->slots[former_[part_->former].map.SlotOf(key)] ||
+        (part_->last_gone.has_value() && position <= *part_->last_gone)) {
+      return reader.Damage(absl::StrCat("key ", key,
+                                        ", which has no row, is of other "
+                                        "slots, comes twice or out of order"));
+    }
+    part_->last_gone = position;
+    if (IsMine(part_->table, map.SlotOf(key))) chain_.TakeGone(key);
   }
   return absl::OkStatus();
 }
@@ -583,7 +689,7 @@ absl::Status ShardImporter::ClosePart(const ShardStateReader& reader) {
   if (part_->next_counter != part_->counters) {
     return reader.Damage("the part before it has a filter that is not whole");
   }
-  if (!part_->filter_fits) ++filters_left_out_;
+  if (!part_->filter_fits && !is_older_) ++filters_left_out_;
   part_.reset();
   return absl::OkStatus();
 }
@@ -591,6 +697,7 @@ absl::Status ShardImporter::ClosePart(const ShardStateReader& reader) {
 absl::Status ShardImporter::ReadCounts(const ShardStateReader& reader,
                                        const ShardStateReader::Record& record,
                                        absl::Time now) {
+  if (is_older_) return absl::OkStatus();
   TableCounts meta;
   SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &meta));
   SYNCLINE_ASSIGN_OR_RETURN(const uint32_t table,
@@ -649,13 +756,19 @@ absl::Status ShardImporter::ReadTrailer(
   ShardStateTrailer trailer;
   SYNCLINE_RETURN_IF_ERROR(reader.Parse(record, &trailer));
   if (trailer.blocks() == blocks_.blocks() &&
-      header_.blocks() == blocks_.blocks() && trailer.rows() == rows_read_) {
+      header_.blocks() == blocks_.blocks() && trailer.rows() == rows_read_ &&
+      trailer.gone() == gone_read_) {
     return absl::OkStatus();
   }
-  return reader.Damage(absl::StrCat("it was written behind ", trailer.blocks(),
-                                    " blocks and ", trailer.rows(), " rows, ",
-                                    blocks_.blocks(), " and ", rows_read_,
-                                    " were read"));
+  return reader.Damage(
+      absl::StrCat("it was written behind ", trailer.blocks(), " blocks and ",
+                   trailer.rows(), " rows, ", blocks_.blocks(), " and ",
+                   rows_read_, " were read",
+                   trailer.gone() == gone_read_
+                       ? ""
+                       : absl::StrCat("; and behind ", trailer.gone(),
+                                      " keys without a row, of which ",
+                                      gone_read_, " were read")));
 }
 
 absl::Status ShardImporter::Finish() {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/state/block_state.h"
+#include "common/state/row_chain.h"
 #include "common/state/shard_state_reader.h"
 #include "proto/shard_state.pb.h"
 #include "server/consistency/controller_state.h"
@@ -33,6 +34,8 @@ struct ImportedPart {
   uint64_t next_counter = 0;
   bool filter_fits = true;
   std::optional<uint64_t> last_position;
+  std::optional<uint64_t> last_gone;  // position of a key without a row
+  bool changes_only = false;
 };
 
 // Fills a shard before its first call with states that ShardExporter has
@@ -47,9 +50,10 @@ class ShardImporter {
   ShardImporter(const JobConfig* config, const ShardLayout* layout,
                 LaneExecutor* executor, const ShardImportOptions& options);
 
-  // Takes one state. Where others' blocks and slots are passed over, their
-  // bytes are not read and not checked: that is for the shards that need them.
-  // Errors, with the source's name and the record's number:
+  // Takes one state, and of the older ones that it needs the rows that it
+  // leaves out. Where others' blocks and slots are passed over, their bytes are
+  // not read and not checked: that is for the shards that need them. Errors,
+  // with the source's name and the record's number:
   //   DataLoss            damaged, cut off, out of order, or twice
   //   InvalidArgument     of another model, optimizer or cut, or a block or
   //                       slot of another shard
@@ -68,8 +72,16 @@ class ShardImporter {
   uint64_t filters_left_out() const { return filters_left_out_; }
 
  private:
+  // Reads the records behind a header.
+  absl::Status ReadRecords(ShardStateReader* reader, absl::Time now);
+  // Reads the states that `newest` needs, the newest of them first.
+  absl::Status ReadOlder(const ShardStateSource& newest, absl::Time now);
   absl::Status ReadHeader(const ShardStateReader& reader,
                           const ShardStateReader::Record& record);
+  // The header of an older state: of the same shard, tables and job.
+  absl::Status CheckOlderHeader(const ShardStateReader& reader,
+                                const ShardStateReader::Record& record,
+                                uint64_t cut_id);
   absl::Status TakeWorkers(const ShardStateHeader& header);
   absl::Status TakeOtherWorkers(const ShardStateHeader& header);
   absl::Status ForgetWorkers(const ShardStateHeader& header);
@@ -97,6 +109,9 @@ class ShardImporter {
                         const ShardStateReader::Record& record);
   absl::Status CheckRow(const ShardStateReader& reader, const char* row,
                         uint8_t place);
+  // Keys without a row.
+  absl::Status ReadGone(const ShardStateReader& reader, size_t count,
+                        const char* keys);
   absl::Status ReadCounts(const ShardStateReader& reader,
                           const ShardStateReader::Record& record,
                           absl::Time now);
@@ -144,6 +159,11 @@ class ShardImporter {
   std::optional<BlockIndex> block_;
   std::optional<ImportedPart> part_;
   uint64_t rows_read_ = 0;
+  uint64_t gone_read_ = 0;
+
+  // Of the state and the older ones that it needs.
+  bool is_older_ = false;  // the state that is being read
+  RowChain chain_;
 };
 
 }  // namespace syncline::ps

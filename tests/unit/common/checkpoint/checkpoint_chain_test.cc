@@ -87,7 +87,7 @@ class LinkTest : public ::testing::Test {
 
 TEST_F(LinkTest, EachFolderHasAllFiles) {
   ASSERT_OK(LinkOlderFiles(plan_, dir_.File("3"), file_));
-  ASSERT_OK(LinkOlderFiles(plan_, dir_.File("3"), file_)) << "again";
+  ASSERT_OK(LinkOlderFiles(plan_, dir_.File("3"), file_));  // again
   fs::remove_all(dir_.File("2"));
   EXPECT_EQ(*ReadFile(OlderStateFile(Own(), 1), 100), "first");
   EXPECT_EQ(*ReadFile(OlderStateFile(Own(), 2), 100), "two");

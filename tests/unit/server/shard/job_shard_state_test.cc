@@ -385,10 +385,24 @@ TEST(JobShardStateTest, AStateOfAnotherJobIsRefusedByName) {
   EXPECT_THAT(Refusal({Changed<ShardStateHeader>(
                   RecordKind::kHeader,
                   [](ShardStateHeader* header, std::string*) {
+                    header->set_format(4);
+                    return true;
+                  })}),
+              HasSubstr("its format is 4, this version reads 2 and 3"));
+  EXPECT_THAT(Refusal({Changed<ShardStateHeader>(
+                  RecordKind::kHeader,
+                  [](ShardStateHeader* header, std::string*) {
                     header->set_format(3);
                     return true;
                   })}),
-              HasSubstr("its format is 3, this version reads 2"));
+              HasSubstr("it needs 0 older states, and is of format 3"));
+  EXPECT_THAT(Refusal({Changed<TablePart>(RecordKind::kPart,
+                                          [](TablePart* part, std::string*) {
+                                            part->set_changes_only(true);
+                                            return true;
+                                          })}),
+              HasSubstr("neither the state nor an older one has all rows of "
+                        "slot"));
   EXPECT_THAT(Refusal({Changed<DensePiece>(RecordKind::kDense,
                                            [](DensePiece* piece, std::string*) {
                                              piece->set_elements(5);

@@ -82,7 +82,7 @@ TEST(TableShardChangesTest, AreAllThatHasChangedSinceACut) {
       keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
       ASSERT_TRUE(table.Read(keys, clock, &read).ok());
       if (random.Below(2) == 0) {
-        ASSERT_TRUE(table.Maintain(clock).ok());
+        table.Maintain(clock).IgnoreError();
       }
       disk.put_error = absl::OkStatus();
       // Some checkpoints fail: the copy stays where it is.
