@@ -52,6 +52,8 @@ struct ExecutorPlan {
   // memory of the host.
   std::string device;
   int64_t parameters = 0;  // numbers
+  // All values; where they are gathered for each use, the memory that they take
+  // turns in.
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   // Bytes that a training step and an evaluation (0: none, or no more than a

@@ -1,8 +1,11 @@
 #include "common/system/memory_claim.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -61,6 +64,16 @@ absl::Status TouchMemory(absl::string_view what, absl::Span<char> memory,
     }
   }
   return absl::OkStatus();
+}
+
+void ReleasePages(absl::Span<char> memory) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory.data());
+  const uintptr_t first = (begin + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const uintptr_t end = (begin + memory.size()) / kPageBytes * kPageBytes;
+  if (first >= end) return;
+  // Where the system will not have them they stay resident, and no more.
+  static_cast<void>(
+      madvise(memory.data() + (first - begin), end - first, MADV_DONTNEED));
 }
 
 }  // namespace syncline

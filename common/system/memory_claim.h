@@ -38,6 +38,11 @@ absl::Status TouchMemory(
     absl::string_view what, absl::Span<char> memory, const GoOnCheck& go_on,
     const std::function<uint64_t()>& available = AvailableMemoryBytes);
 
+// Gives the pages that lie wholly in `memory` back to the system. They read as
+// zeros, and become resident again when they are touched. REQUIRES: private
+// memory of this process, as of AlignedFloats.
+void ReleasePages(absl::Span<char> memory);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_COMMON_SYSTEM_MEMORY_CLAIM_H_

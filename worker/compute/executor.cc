@@ -95,6 +95,16 @@ class GraphExecutor : public Executor {
   void UseGradientListener(GradientListener* listener) override {
     listener_ = listener;
   }
+  absl::Span<const std::vector<int>> gather_units() const override {
+    return gather_units_;
+  }
+  void UseGatherer(ParameterGatherer* gatherer) override {
+    SYNCLINE_CHECK(gathers());
+    gatherer_ = gatherer;
+  }
+  void ReleaseParameters() override {
+    if (gathers()) values_.Release();
+  }
   void UseRecorder(StepRecorder* recorder) override { recorder_ = recorder; }
   void UseStatistics(StatisticsExchange* statistics) override {
     statistics_ = statistics;
@@ -102,7 +112,8 @@ class GraphExecutor : public Executor {
   absl::Status MakeResident(const GoOnCheck& go_on) override;
   int64_t arena_bytes() const override { return training_arena_bytes_; }
   int64_t memory_bytes() const override {
-    return ParameterMemory::BytesFor(counts_) +
+    return (gathers() ? static_cast<int64_t>(pool_.bytes())
+                      : ParameterMemory::BytesFor(counts_)) +
            ParameterMemory::BytesFor(GradientCounts()) +
            static_cast<int64_t>(arena_.bytes());
   }
@@ -115,6 +126,15 @@ class GraphExecutor : public Executor {
     std::unique_ptr<StepPlan> plan;
   };
 
+  // Training steps do.
+  bool gathers() const {
+    return options_.trains && options_.gather_unit_bytes > 0;
+  }
+  // Errors: InvalidArgument: the options ask for what goes without it.
+  absl::Status CheckGathers() const;
+  // Keeps the units of the first training plan, which the exchange knows.
+  // Errors: InvalidArgument: this one has others.
+  absl::Status CheckUnits(const StepPlan& plan);
   // Samples of a training batch that are computed at once.
   int64_t LargestPart() const {
     const int64_t parts = options_.micro_batches;
@@ -228,6 +248,10 @@ class GraphExecutor : public Executor {
   std::vector<DTypeOverlay> overlays_;
   ParameterMemory values_;
   ParameterMemory gradients_;
+  std::vector<std::vector<int>> gather_units_;
+  int64_t pool_bytes_ = 0;  // of these
+  DeviceMemory pool_;
+  ParameterGatherer* gatherer_ = nullptr;
   std::vector<RowBatch*> tables_;  // as UseTables said
   std::vector<CachedPlan> plans_;  // latest use first
   DeviceMemory arena_;             // shared by the plans: one runs at a time
@@ -259,6 +283,7 @@ absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
         "stage 2 on) are not built for GPUs; use sharding { stage: 1 } or "
         "resources { device: CPU }");
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckGathers());
   SYNCLINE_RETURN_IF_ERROR(
       CheckGiven(model_->graph(), training_, with_gradients_));
   if (options_.scales_loss) {
@@ -277,7 +302,46 @@ absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
     }
     SYNCLINE_RETURN_IF_ERROR(planned);
   }
+  if (gathers()) plan.parameter_bytes = pool_bytes_;
   return plan;
+}
+
+absl::Status GraphExecutor::CheckGathers() const {
+  if (!gathers()) return absl::OkStatus();
+  const auto refuse = [](absl::string_view what, absl::string_view use) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "values that are gathered for each use (SHARDED, stage 3) are not "
+        "built for ",
+        what, "; use sharding { stage: 2 } or ", use));
+  };
+  if (!device_.is_host()) return refuse("GPUs", "resources { device: CPU }");
+  if (options_.precision != DType::kFloat32) {
+    return refuse("16-bit precision", "precision: FLOAT32");
+  }
+  if (options_.micro_batches > 1) {
+    return refuse("batches in parts", "training { micro_batches: 1 }");
+  }
+  if (options_.recompute_segments > 1) {
+    return refuse("activations that are computed again",
+                  "training { recompute_segments: 1 }");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GraphExecutor::CheckUnits(const StepPlan& plan) {
+  std::vector<std::vector<int>> units;
+  for (const GatherUnit& unit : plan.gather_units().units) {
+    units.push_back(unit.parameters);
+  }
+  if (gather_units_.empty()) {
+    gather_units_ = std::move(units);
+    pool_bytes_ = plan.gather_units().pool_bytes;
+    return absl::OkStatus();
+  }
+  if (units == gather_units_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "batches of different sizes read parameters in different orders, which "
+      "SHARDED, stage 3, does not do; use sharding { stage: 2 }");
 }
 
 absl::Status GraphExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
@@ -328,7 +392,7 @@ absl::Status GraphExecutor::CheckRoom(const ExecutorPlan& plan) {
   }
   const auto total = static_cast<uint64_t>(plan.host_bytes());
   const auto at_once = static_cast<uint64_t>(
-      plan.parameter_bytes +
+      ParameterMemory::BytesFor(counts_) +
       (options_.shared_gradients ? plan.gradient_bytes : 0));
   SYNCLINE_RETURN_IF_ERROR(
       CheckMemoryFor(device_.is_host() ? "parameters, gradients and activations"
@@ -357,13 +421,21 @@ absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
   SYNCLINE_RETURN_IF_ERROR(gradients_.Allocate(
       device_, *stream_, GradientCounts(), options_.shared_gradients));
   FillParameters();
+  if (gathers()) {
+    SYNCLINE_ASSIGN_OR_RETURN(pool_, device_.Allocate(pool_bytes_));
+  }
   SYNCLINE_RETURN_IF_ERROR(EnsureArena(plan.arena_bytes()));
   training_arena_bytes_ = plan.training_arena_bytes;
   return absl::OkStatus();
 }
 
 absl::Status GraphExecutor::MakeResident(const GoOnCheck& go_on) {
-  SYNCLINE_RETURN_IF_ERROR(values_.MakeResident("parameters", go_on));
+  if (gathers()) {
+    SYNCLINE_RETURN_IF_ERROR(TouchMemory(
+        "parameters in use", {pool_.as<char>(), pool_.bytes()}, go_on));
+  } else {
+    SYNCLINE_RETURN_IF_ERROR(values_.MakeResident("parameters", go_on));
+  }
   SYNCLINE_RETURN_IF_ERROR(gradients_.MakeResident("gradients", go_on));
   if (!device_.is_host()) return absl::OkStatus();
   return TouchMemory("activations", {arena_.as<char>(), arena_.bytes()}, go_on);
@@ -422,7 +494,10 @@ absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
                training ? options_.batch_size : options_.eval_batch_size,
            .training = training,
            .recompute_segments = training ? options_.recompute_segments : 1,
-           .folds_statistics = training && options_.folds_statistics}));
+           .folds_statistics = training && options_.folds_statistics,
+           .gather_unit_bytes =
+               training && gathers() ? options_.gather_unit_bytes : 0}));
+  if (training && gathers()) SYNCLINE_RETURN_IF_ERROR(CheckUnits(*plan));
   if (plans_.size() == kPlansPerLength * Lengths().size()) plans_.pop_back();
   plans_.insert(plans_.begin(),
                 {training, batch_size, length, std::move(plan)});
@@ -457,6 +532,8 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .batch = &batch,
        .first_sample = part.first,
        .parameters = values_.on_device(),
+       .pool = pool_.as<char>(),
+       .gatherer = gatherer_,
        .gradients = gradients_.on_device(),
        .tables = tables_,
        .recorder = training ? recorder_ : nullptr,
@@ -527,6 +604,12 @@ std::string GraphExecutor::OverflowText() {
 
 absl::Status GraphExecutor::NotFinite(StepPlan& plan, double loss,
                                       uint64_t seed) {
+  if (!plan.gather_units().units.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the loss is ", loss,
+        ": by SHARDED, stage 3, the values are not there to look for the node; "
+        "sharding { stage: 2 } names it"));
+  }
   const std::string where = plan.FindNonFinite(seed);
   return absl::FailedPreconditionError(absl::StrCat(
       "the loss is ", loss, ": ",
@@ -545,7 +628,7 @@ absl::Status GraphExecutor::Located(StepPlan& plan, const absl::Status& failure,
 absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
     const Batch& batch, int64_t clock,
     absl::FunctionRef<void(int)> on_gradient) {
-  SYNCLINE_CHECK(options_.trains);
+  SYNCLINE_CHECK(options_.trains && (!gathers() || gatherer_ != nullptr));
   SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.batch_size));
   SetComputeThreads(options_.threads);
   const uint64_t seed = SeedFor(options_.seed, static_cast<uint64_t>(clock));

@@ -17,6 +17,7 @@
 #include "common/system/memory_claim.h"
 #include "common/system/shared_region.h"
 #include "kernels/device/device.h"
+#include "worker/compute/parameter_gatherer.h"
 #include "worker/compute/step_recorder.h"
 #include "worker/data/batch.h"
 #include "worker/embedding/row_batch.h"
@@ -78,6 +79,14 @@ class Executor {
     // batch do not add up to it: what comes later in backward takes its memory.
     // On this machine's processors alone.
     bool transient_gradients = false;
+    // Not 0: training steps do not hold the parameters' values. They are
+    // gathered before each use (UseGatherer), in units of about as many bytes
+    // (gather_units.h), and their memory is taken for the next ones after it.
+    // parameter(i) is then memory of its own, for evaluations and for whoever
+    // reads or writes values between steps; it can be given back
+    // (ReleaseParameters). On this machine's processors alone, in float32, of
+    // whole batches whose forward pass runs once.
+    int64_t gather_unit_bytes = 0;
   };
 
   // `model` is shared. Errors: InvalidArgument: an operator, attribute or dtype
@@ -155,6 +164,18 @@ class Executor {
   // of two.
   virtual void UseLossScale(float factor) = 0;
 
+  // With gather_unit_bytes, the units of each step: the parameters that it
+  // gathers together, in the order in which a ParameterGatherer is asked for
+  // them. One parameter may be in several. Else empty.
+  virtual absl::Span<const std::vector<int>> gather_units() const = 0;
+  // Brings the values of the steps that follow. REQUIRES: gather_unit_bytes; it
+  // is set before the first step. Outlives its use; null: nobody.
+  virtual void UseGatherer(ParameterGatherer* gatherer) = 0;
+  // With gather_unit_bytes: the memory of all parameter(i) goes back to the
+  // system until it is written again, and holds no values; else nothing is
+  // done. Between steps.
+  virtual void ReleaseParameters() = 0;
+
   // Outlives its use; null: nobody.
   virtual void UseGradientListener(GradientListener* listener) = 0;
 
@@ -177,6 +198,7 @@ class Executor {
   // written.
   virtual int64_t arena_bytes() const = 0;
   // Bytes that it holds where it computes: parameters, gradients and arena.
+  // With gather_unit_bytes: without those of parameter(i).
   virtual int64_t memory_bytes() const = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
 
@@ -71,6 +72,12 @@ absl::Status ParameterMemory::MakeResident(absl::string_view what,
         .Field("device", device_of_copy_->name());
   }
   return absl::OkStatus();
+}
+
+void ParameterMemory::Release() {
+  SYNCLINE_CHECK(region_ == nullptr && copy_.data() == nullptr);
+  ReleasePages({reinterpret_cast<char*>(memory_.data()),
+                memory_.size() * sizeof(float)});
 }
 
 void ParameterMemory::CopyToDevice(Stream& stream) const {

@@ -42,6 +42,11 @@ class ParameterMemory {
   absl::Span<float* const> on_device() const { return device_; }
   const std::shared_ptr<SharedRegion>& region() const { return region_; }
 
+  // Gives the host's memory back to the system until it is written again: the
+  // arrays are unspecified then, zeros for most of them. REQUIRES: not shared,
+  // and the device is the host.
+  void Release();
+
   void CopyToDevice(Stream& stream) const;  // all
   void CopyToHost(Stream& stream, size_t i) const;
 

@@ -54,6 +54,7 @@ class Planner {
       }
     }
     ReserveGradients();
+    ListParameterReads();
     return std::move(memory_);
   }
 
@@ -169,6 +170,49 @@ class Planner {
           continue;
         memory_.first_reads[memory_.values[v].index] = p;
       }
+    }
+  }
+
+  // Adds what `v` is, or is a view of, to the reads of a step.
+  void AddRead(absl::Span<const Place> values, ValueId v, int step) {
+    if (v == kNoValue || values[v].kind != Kind::kParameter) return;
+    std::vector<int>& reads = memory_.parameter_reads[step];
+    if (std::find(reads.begin(), reads.end(), values[v].index) == reads.end()) {
+      reads.push_back(values[v].index);
+    }
+  }
+
+  void ListParameterReads() {
+    memory_.parameter_reads.resize(static_cast<size_t>(loss_step()) + 1 +
+                                   memory_.after_loss.size());
+    const auto add_inputs = [&](absl::Span<const Place> values, int p,
+                                int step) {
+      if (!memory_.runs_forward[p]) return;
+      for (const ValueId v : node(p).inputs) AddRead(values, v, step);
+    };
+    for (int p = 0; p < positions(); ++p) add_inputs(memory_.values, p, p);
+    AddRead(memory_.values, spec_.loss_output, loss_step());
+    int number = loss_step();
+    for (const StepMemory::Step& step : memory_.after_loss) {
+      ++number;
+      const int p = step.position;
+      if (step.again) {
+        add_inputs(memory_.again_values, p, number);
+      } else if (memory_.backward[p].runs) {
+        AddBackwardReads(p, number);
+      }
+    }
+  }
+
+  void AddBackwardReads(int p, int step) {
+    const Op::Traits& traits = op(p).traits();
+    for (size_t i = 0; i < node(p).inputs.size(); ++i) {
+      if (!HasPosition(traits.backward_inputs, i)) continue;
+      AddRead(memory_.again_values, node(p).inputs[i], step);
+    }
+    for (size_t i = 0; i < node(p).outputs.size(); ++i) {
+      if (!HasPosition(traits.backward_outputs, i)) continue;
+      AddRead(memory_.again_values, node(p).outputs[i], step);
     }
   }
 

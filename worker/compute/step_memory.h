@@ -96,6 +96,9 @@ struct StepMemory {
   // By parameter: the first step that reads it, itself or a view of it; the
   // loss's if no forward step does.
   std::vector<int> first_reads;
+  // By step: the parameters whose values it reads, themselves or views of them,
+  // each once.
+  std::vector<std::vector<int>> parameter_reads;
 };
 
 // The input of StepMemory.

@@ -13,6 +13,7 @@
 #include "common/model/graph/memory_plan.h"
 #include "kernels/device/device.h"
 #include "worker/compute/layout_assignment.h"
+#include "worker/compute/parameter_memory.h"
 #include "worker/ops/op_table.h"
 #include "worker/ops/widened_op.h"
 
@@ -173,6 +174,7 @@ void StepPlan::PlaceMemory() {
                             .loss_output = spec_.loss_output,
                             .recompute_segments = spec_.recompute_segments});
   PlaceBuffers();
+  if (gathers()) CutUnits();
 
   ready_order_.resize(spec_.parameters.size());
   std::iota(ready_order_.begin(), ready_order_.end(), 0);
@@ -198,6 +200,21 @@ void StepPlan::PlaceMemory() {
     }
     call.output_gradients.resize(call.node->outputs.size());
     call.input_gradients.resize(memory_.backward[p].input_gradients.size());
+  }
+}
+
+void StepPlan::CutUnits() {
+  std::vector<int64_t> bytes;
+  for (const ValueId v : spec_.parameters) {
+    bytes.push_back(ParameterMemory::BytesOf(ElementCount(shapes_[v])));
+  }
+  gather_units_ =
+      CutGatherUnits(memory_.parameter_reads, bytes, spec_.gather_unit_bytes);
+  backward_steps_.assign(ops_.size(), -1);
+  int number = static_cast<int>(ops_.size());  // the loss's
+  for (const StepMemory::Step& step : memory_.after_loss) {
+    ++number;
+    if (!step.again) backward_steps_[step.position] = number;
   }
 }
 
@@ -311,7 +328,8 @@ absl::Status StepPlan::CheckTables(const Memory& memory) const {
 
 // Only kernels write, and never to their inputs. const is cast away for feeds
 // and constants: the memory plan gives their places to no other value.
-void* StepPlan::Address(const Place& place, const Memory& memory) const {
+void* StepPlan::Address(const Place& place, const Memory& memory,
+                        int step) const {
   switch (place.kind) {
     case Place::Kind::kNone:
       return nullptr;
@@ -319,8 +337,11 @@ void* StepPlan::Address(const Place& place, const Memory& memory) const {
       return BufferAddress(place.index, memory);
     case Place::Kind::kFeed:
       return const_cast<void*>(feeds_[place.index]);
-    case Place::Kind::kParameter:
-      return memory.parameters[place.index];
+    case Place::Kind::kParameter: {
+      if (!gathers()) return memory.parameters[place.index];
+      const int64_t offset = gather_units_.OffsetAt(step, place.index);
+      return offset < 0 ? nullptr : memory.pool + offset;
+    }
     case Place::Kind::kGradient:
       return GradientAddress(place.index, memory);
     case Place::Kind::kRows:
@@ -348,24 +369,63 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   stream_ = memory.stream;
   errors_ = memory.errors;
   scale_ = memory.scale;
+  // For the loss, and for FindNonFinite.
+  const int loss_step = static_cast<int>(calls_.size());
   for (size_t v = 0; v < values_.size(); ++v) {
-    values_[v] = Address(memory_.values[v], memory);
+    values_[v] = Address(memory_.values[v], memory, loss_step);
   }
+  BindUnits(memory);
   gradients_.clear();
   for (size_t i = 0; i < memory.gradients.size(); ++i) {
     gradients_.push_back(GradientAddress(static_cast<int>(i), memory));
   }
   for (size_t p = 0; p < calls_.size(); ++p) BindCall(memory, p);
   scores_ = static_cast<const float*>(values_[spec_.loss_output]);
-  loss_gradient_ = static_cast<float*>(Address(memory_.loss_gradient, memory));
+  loss_gradient_ =
+      static_cast<float*>(Address(memory_.loss_gradient, memory, loss_step));
   return absl::OkStatus();
 }
 
+void StepPlan::BindUnits(const Memory& memory) {
+  gatherer_ = memory.gatherer;
+  unit_values_.resize(gather_units_.units.size());
+  for (size_t u = 0; u < unit_values_.size(); ++u) {
+    unit_values_[u].clear();
+    for (const int64_t offset : gather_units_.units[u].offsets) {
+      unit_values_[u].push_back(reinterpret_cast<float*>(memory.pool + offset));
+    }
+  }
+}
+
+absl::Status StepPlan::EnterStep(int step) {
+  const std::vector<GatherUnit>& units = gather_units_.units;
+  if (units_entered_ == units.size() ||
+      units[units_entered_].first_step != step) {
+    return absl::OkStatus();
+  }
+  const auto begin = [this](size_t unit) {
+    gatherer_->Begin(static_cast<int>(unit), unit_values_[unit]);
+  };
+  if (units_entered_ == 0) begin(0);
+  SYNCLINE_RETURN_IF_ERROR(gatherer_->Await(static_cast<int>(units_entered_)));
+  // The next one comes while this one is computed with.
+  if (++units_entered_ < units.size()) begin(units_entered_);
+  return absl::OkStatus();
+}
+
+void StepPlan::LeaveStep(int step) {
+  if (units_entered_ == 0) return;
+  const size_t unit = units_entered_ - 1;
+  if (gather_units_.units[unit].last_step == step) {
+    gatherer_->Release(static_cast<int>(unit));
+  }
+}
+
 void StepPlan::BindArguments(const Memory& memory, const Call& call,
-                             absl::Span<const Place> values,
+                             absl::Span<const Place> values, int step,
                              Arguments* arguments) {
   const auto address = [&](ValueId v) {
-    return v == kNoValue ? nullptr : Address(values[v], memory);
+    return v == kNoValue ? nullptr : Address(values[v], memory, step);
   };
   for (size_t i = 0; i < arguments->inputs.size(); ++i) {
     arguments->inputs[i] = address(call.node->inputs[i]);
@@ -383,21 +443,27 @@ void StepPlan::BindArguments(const Memory& memory, const Call& call,
 void StepPlan::BindCall(const Memory& memory, size_t position) {
   Call& call = calls_[position];
   const StepMemory::Backward& backward = memory_.backward[position];
-  BindArguments(memory, call, memory_.values, &call.forward);
-  BindArguments(memory, call, memory_.again_values, &call.again);
-  call.forward.workspace = Address(memory_.workspaces[position], memory);
-  call.forward.forward_scratch =
-      Address(memory_.forward_scratch[position], memory);
-  call.again.workspace = Address(memory_.again_workspaces[position], memory);
-  call.again.forward_scratch = Address(memory_.again_scratch[position], memory);
-  call.backward_scratch = Address(backward.scratch, memory);
+  // Of what is not gathered the step does not matter; with what is, no node
+  // runs forward again.
+  const int step = static_cast<int>(position);
+  const int backward_step = gathers() ? backward_steps_[position] : step;
+  const auto address = [&](const Place& place) {
+    return Address(place, memory, backward_step);
+  };
+  BindArguments(memory, call, memory_.values, step, &call.forward);
+  BindArguments(memory, call, memory_.again_values, backward_step, &call.again);
+  call.forward.workspace = address(memory_.workspaces[position]);
+  call.forward.forward_scratch = address(memory_.forward_scratch[position]);
+  call.again.workspace = address(memory_.again_workspaces[position]);
+  call.again.forward_scratch = address(memory_.again_scratch[position]);
+  call.backward_scratch = address(backward.scratch);
   for (size_t i = 0; i < backward.output_gradients.size(); ++i) {
-    call.output_gradients[i] = static_cast<const float*>(
-        Address(backward.output_gradients[i], memory));
+    call.output_gradients[i] =
+        static_cast<const float*>(address(backward.output_gradients[i]));
   }
   for (size_t i = 0; i < call.input_gradients.size(); ++i) {
     call.input_gradients[i] =
-        static_cast<float*>(Address(backward.input_gradients[i], memory));
+        static_cast<float*>(address(backward.input_gradients[i]));
   }
 }
 
@@ -468,10 +534,14 @@ absl::Status StepPlan::Explain(const DataError& error) const {
 }
 
 absl::Status StepPlan::Forward(uint64_t seed) {
+  units_entered_ = 0;
   for (size_t p = 0; p < calls_.size(); ++p) {
+    const int step = static_cast<int>(p);
+    SYNCLINE_RETURN_IF_ERROR(EnterStep(step));
     SYNCLINE_RETURN_IF_ERROR(RunForward(p, Pass::kForward, seed));
+    LeaveStep(step);
   }
-  return absl::OkStatus();
+  return EnterStep(static_cast<int>(calls_.size()));
 }
 
 absl::Status StepPlan::Backward(uint64_t seed, bool accumulate, bool is_last,
@@ -485,12 +555,15 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate, bool is_last,
   };
   if (!accumulate) ClearRowGradients();
   int number = static_cast<int>(calls_.size());  // the loss's
+  LeaveStep(number);
   report(number);
   for (const StepMemory::Step& step : memory_.after_loss) {
     const auto p = static_cast<size_t>(step.position);
+    SYNCLINE_RETURN_IF_ERROR(EnterStep(++number));
     SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, Pass::kRecomputed, seed)
                                         : RunBackward(p, seed, accumulate));
-    report(++number);
+    LeaveStep(number);
+    report(number);
   }
   if (is_last && scale_ != nullptr) UnscaleRowGradients();
   CopyRowGradients();
@@ -547,6 +620,7 @@ std::string StepPlan::DescribeRowNotFinite() const {
 }
 
 std::string StepPlan::FindNonFinite(uint64_t seed) {
+  if (gathers()) return "";
   const auto given = [&](absl::Span<const ValueId> values,
                          absl::string_view what) -> std::string {
     for (ValueId v : values) {

@@ -16,8 +16,10 @@
 #include "common/model/training_tables.h"
 #include "worker/compute/backward_graph.h"
 #include "worker/compute/dtype_overlay.h"
+#include "worker/compute/gather_units.h"
 #include "worker/compute/gradient_scale.h"
 #include "worker/compute/loss.h"
+#include "worker/compute/parameter_gatherer.h"
 #include "worker/compute/step_inputs.h"
 #include "worker/compute/step_memory.h"
 #include "worker/compute/step_recorder.h"
@@ -59,6 +61,9 @@ class StepPlan {
     bool training = false;
     int recompute_segments = 1;  // rematerialization.h
     bool folds_statistics = false;
+    // Not 0: parameters are gathered in units of about as much
+    // (gather_units.h). REQUIRES: on the host, in float32, one segment.
+    int64_t gather_unit_bytes = 0;
   };
   // Errors: InvalidArgument, naming the node: what cannot be executed.
   static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
@@ -90,6 +95,8 @@ class StepPlan {
     return {memory_.first_reads[parameter], memory_.ready_steps[parameter]};
   }
   const Loss& loss() const { return loss_; }
+  // Of spec.gather_unit_bytes; else there is no unit.
+  const GatherUnits& gather_units() const { return gather_units_; }
 
   // Memory for the runs that follow; arena, parameters, gradients and errors
   // are memory of the device. `arena` has arena_bytes() and is aligned, as
@@ -102,6 +109,10 @@ class StepPlan {
     const Batch* batch = nullptr;
     int64_t first_sample = 0;
     absl::Span<float* const> parameters;
+    // With gather_unit_bytes, in place of parameters: gather_units().pool_bytes
+    // that are aligned, and who fills them.
+    char* pool = nullptr;
+    ParameterGatherer* gatherer = nullptr;
     absl::Span<float* const> gradients;
     absl::Span<RowBatch* const> tables;
     StepRecorder* recorder = nullptr;  // null: nothing is recorded
@@ -141,7 +152,8 @@ class StepPlan {
   absl::Status Explain(const DataError& error) const;
 
   // Runs Forward once more, and says which is the first input, parameter or
-  // node output that holds NaN or infinity; empty if none does.
+  // node output that holds NaN or infinity; empty if none does, or if
+  // parameters are gathered, which are not there a second time.
   std::string FindNonFinite(uint64_t seed);
 
  private:
@@ -184,7 +196,8 @@ class StepPlan {
   absl::Status CheckFeeds(const Memory& memory) const;
   absl::Status CheckTables(const Memory& memory) const;
   void BindCall(const Memory& memory, size_t position);
-  void* Address(const Place& place, const Memory& memory) const;
+  // `step`: that reads or writes it.
+  void* Address(const Place& place, const Memory& memory, int step) const;
   void* BufferAddress(int buffer, const Memory& memory) const;
   float* GradientAddress(int parameter, const Memory& memory) const;
   // Numbers that one sample takes of a value with as many per sample.
@@ -203,7 +216,15 @@ class StepPlan {
   void UnscaleRowGradients();
   void CopyRowGradients();
   void BindArguments(const Memory& memory, const Call& call,
-                     absl::Span<const Place> values, Arguments* arguments);
+                     absl::Span<const Place> values, int step,
+                     Arguments* arguments);
+  bool gathers() const { return spec_.gather_unit_bytes > 0; }
+  void CutUnits();
+  void BindUnits(const Memory& memory);
+  // Before and after the operators of a step run: the unit that begins, or
+  // ends, there. Errors: the gatherer's.
+  absl::Status EnterStep(int step);
+  void LeaveStep(int step);
   absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
   absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
   Op::Tensors TensorsOf(size_t position, const Arguments& arguments,
@@ -243,6 +264,8 @@ class StepPlan {
   std::vector<OpFlops> flops_;            // likewise
   std::vector<Call> calls_;               // likewise
   StepMemory memory_;
+  GatherUnits gather_units_;
+  std::vector<int> backward_steps_;  // by position, with gather_unit_bytes
   // By arena buffer: in the gradients' memory, or from arena_begin_ on in the
   // arena.
   std::vector<int64_t> offsets_;
@@ -273,6 +296,9 @@ class StepPlan {
   Stream* stream_ = nullptr;
   DataError* errors_ = nullptr;
   const GradientScale* scale_ = nullptr;
+  ParameterGatherer* gatherer_ = nullptr;
+  std::vector<std::vector<float*>> unit_values_;  // by unit, as its parameters
+  size_t units_entered_ = 0;                      // of this run
   const float* scores_ = nullptr;
   float* loss_gradient_ = nullptr;
 };

@@ -6,6 +6,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -100,6 +101,23 @@ TEST(MemoryClaimTest, StopsWhereItIsNoLongerWanted) {
       absl::CancelledError("stopped"));
   EXPECT_GE(pages.Resident(), 64 * kMiB);
   EXPECT_LT(pages.Resident(), 70 * kMiB);
+}
+
+TEST(MemoryClaimTest, ReleasedPagesAreTakenAgainWhenTheyAreTouched) {
+  Pages pages(8 * kMiB);
+  std::fill(pages.span().begin(), pages.span().end(), 'x');
+  EXPECT_EQ(pages.Resident(), 8 * kMiB);
+  // Parts of pages at the ends stay.
+  ReleasePages(pages.span().subspan(100, 6 * kMiB));
+  EXPECT_LT(pages.Resident(), 3 * kMiB);
+  EXPECT_EQ(pages.span()[99], 'x');
+  EXPECT_EQ(pages.span()[100], 'x');
+  EXPECT_EQ(pages.span()[kMiB], 0);
+  EXPECT_EQ(pages.span()[7 * kMiB], 'x');
+  pages.span()[kMiB] = 'y';
+  EXPECT_EQ(pages.span()[kMiB], 'y');
+  ReleasePages({});
+  ReleasePages(pages.span().first(10));
 }
 
 TEST(MemoryClaimTest, NothingIsTouchedOfNothing) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/random.h"
+#include "tests/testing/copy_gatherer.h"
 #include "tests/testing/op_device.h"
 #include "tests/testing/training_model.h"
 #include "worker/compute/dtype_overlay.h"
@@ -277,7 +278,8 @@ class Interpreter {
 class Fixture {
  public:
   explicit Fixture(uint64_t seed, int recompute_segments = 1,
-                   DType precision = DType::kFloat32)
+                   DType precision = DType::kFloat32,
+                   int64_t gather_unit_bytes = 0)
       : precision_(precision) {
     const RandomGraph graph(seed);
     model_ = MakeTrainingModel(graph.signature(), graph.initializers(),
@@ -288,6 +290,7 @@ class Fixture {
     options.seed = kExecutorSeed;
     options.recompute_segments = recompute_segments;
     options.precision = precision;
+    options.gather_unit_bytes = gather_unit_bytes;
     executor_ = *Executor::Create(model_.model, model_.training, options);
     Random random(seed);
     for (size_t i = 0; i < count(); ++i) {
@@ -317,6 +320,21 @@ class Fixture {
       const auto g = executor_->gradient(i);
       gradients.emplace_back(g.begin(), g.end());
     }
+    return gradients;
+  }
+
+  Executor& executor() { return *executor_; }
+
+  // REQUIRES: units.
+  std::vector<std::vector<float>> GatheredStep() {
+    std::vector<std::vector<float>> values;
+    for (size_t i = 0; i < count(); ++i) {
+      const auto from = executor_->parameter(static_cast<int>(i));
+      values.emplace_back(from.begin(), from.end());
+    }
+    testing::CopyGatherer gatherer(executor_.get(), std::move(values));
+    auto gradients = Step(/*overwrite=*/true);
+    executor_->UseGatherer(nullptr);
     return gradients;
   }
 
@@ -375,6 +393,24 @@ TEST(StepMemoryTest, SharingChangesNothingInRandomGraphs) {
   }
   // The graphs are not so dull that nothing was compared.
   EXPECT_GT(with_gradient, static_cast<int>(kSeeds) * 5);
+}
+
+// Parameters in units of one operator, of a few and of all: what no operator
+// may read is NaN.
+TEST(StepMemoryTest, GatheredParametersChangeNoBit) {
+  size_t units = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed, "\n", RandomGraph(seed).body()));
+    const auto want = Fixture(seed).Step(/*overwrite=*/false);
+    for (const int64_t unit_bytes : {1, 192, 4096}) {
+      Fixture gathered(seed, /*recompute_segments=*/1, DType::kFloat32,
+                       unit_bytes);
+      ASSERT_EQ(gathered.GatheredStep(), want) << unit_bytes;
+      units += gathered.executor().gather_units().size();
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(units, kSeeds * 2);
 }
 
 // All is rounded in the same places, so the bits are the same.

@@ -51,6 +51,11 @@ class ConstantExecutor final : public Executor {
   void UseTables(absl::Span<RowBatch* const>) override {}
   void UseLossScale(float) override {}
   void UseGradientListener(GradientListener*) override {}
+  absl::Span<const std::vector<int>> gather_units() const override {
+    return {};
+  }
+  void UseGatherer(ParameterGatherer*) override {}
+  void ReleaseParameters() override {}
   void UseRecorder(StepRecorder*) override {}
   void UseStatistics(StatisticsExchange*) override {}
   absl::Status MakeResident(const GoOnCheck&) override {
