@@ -34,6 +34,11 @@ struct DenseTensors {
   // In place of `gradients`, which is empty: where a gradient is, within
   // OnGradientReady of its tensor, and there alone. Null: it stays.
   std::function<absl::Span<const float>(uint32_t tensor)> gradient_of = nullptr;
+  // Of steps that gather values for each use: the tensors of each unit, in
+  // order. `values` are then for use between steps alone, and release_values
+  // gives their memory back to the system. Empty: steps read `values`.
+  std::vector<std::vector<int>> gather_units = {};
+  std::function<void()> release_values = nullptr;
 };
 
 }  // namespace syncline::worker

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/cuts/cut_use.h"
 #include "common/regime/regime_schedule.h"
+#include "worker/compute/parameter_gatherer.h"
 #include "worker/embedding/row_batch.h"
 #include "worker/exchange/checkpoint_writing.h"
 
@@ -188,6 +189,10 @@ class ParameterExchange {
     friend bool operator==(const LeftOut&, const LeftOut&) = default;
   };
   virtual std::optional<LeftOut> left_out() const { return std::nullopt; }
+  // Of an exchange whose values are at their owners alone: between BeginStep
+  // and EndBackward it gathers those that the step's operators read. Null: the
+  // tensors have the values.
+  virtual ParameterGatherer* gatherer() { return nullptr; }
   // The gradient of `tensor` is final, and its value is not read again in this
   // step. Tensors are numbered as the job's parameters; each comes once, in the
   // order in which backward is done with them.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -32,6 +33,7 @@ StepReduction::Options ReductionOptions(const PeerExchange::Options& options,
   }
   reduction.rank = link.rank();
   reduction.replicates = options.replicates;
+  reduction.keeps_values = options.frees_values;
   reduction.wire_type = options.wire_type;
   reduction.update = options.update;
   reduction.needs_total_clocks = options.needs_total_clocks;
@@ -52,14 +54,25 @@ absl::string_view HashText(ElementType type) {
   return "";
 }
 
-uint64_t HashOf(const PeerExchange::Options& options, const BlockMap& map,
+// Of the units that values are gathered in; all ranks send by them.
+std::string HashText(const DenseTensors& tensors) {
+  std::string text;
+  for (const std::vector<int>& unit : tensors.gather_units) {
+    absl::StrAppend(&text, " unit ", absl::StrJoin(unit, ","));
+  }
+  return text;
+}
+
+uint64_t HashOf(const PeerExchange::Options& options,
+                const DenseTensors& tensors, const BlockMap& map,
                 absl::Span<const Bucket> buckets) {
   return LayoutHash(
       map, buckets,
       absl::StrCat(
           options.replicates, " ",
           options.start == nullptr ? 0 : options.start->manifest_crc32c(),
-          HashText(options.wire_type)));
+          HashText(options.wire_type),
+          options.frees_values ? HashText(tensors) : ""));
 }
 
 // The memory of `elements` of `type`, in floats; it ends with a cache line.
@@ -96,6 +109,19 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
         absl::StrCat(link->label(),
                      ": 16 bits on the wire are for ALL_REDUCE: by SHARDED "
                      "the whole values are at their owners alone"));
+  }
+  if (options.frees_values) {
+    SYNCLINE_CHECK(options.frees_gradients && !options.replicates);
+    if (tensors.gather_units.size() > UnitGathers::kUnitsMax) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          link->label(), ": a step gathers values ",
+          tensors.gather_units.size(), " times, at most ",
+          UnitGathers::kUnitsMax, " are built; use sharding { stage: 2 }"));
+    }
+    // The chief's are the job's initial values.
+    if (link->rank() != 0 && tensors.release_values != nullptr) {
+      tensors.release_values();
+    }
   }
   SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(
       "parameters, optimizer state and gradients of other ranks",
@@ -164,9 +190,11 @@ PeerExchange::PeerExchange(Options options, BlockMap map,
       label_(link_->label()),
       reduction_(ReductionOptions(options_, *link_), std::move(map),
                  std::move(buckets), &tensors_),
-      layout_hash_(HashOf(options_, reduction_.map(), reduction_.buckets())),
+      layout_hash_(
+          HashOf(options_, tensors_, reduction_.map(), reduction_.buckets())),
       evaluator_hash_(LayoutHash(reduction_.map(), reduction_.buckets(), "")) {
   MakeMessages();
+  if (options_.frees_values) MakeGathers();
 }
 
 void PeerExchange::MakeMessages() {
@@ -282,19 +310,29 @@ void PeerExchange::Tell(News news) {
 }
 
 absl::Status PeerExchange::AwaitAll(absl::FunctionRef<bool()> done) {
+  return AwaitPumping([&] { return done() && sending_.load() == 0; },
+                      [&]() -> std::string {
+                        if (done())
+                          return "ranks that take what this one sends";
+                        if (gathers_ != nullptr && !gathers_->all_here()) {
+                          return gathers_->MissingText();
+                        }
+                        return reduction_.MissingText();
+                      });
+}
+
+absl::Status PeerExchange::AwaitPumping(
+    absl::FunctionRef<bool()> done, absl::FunctionRef<std::string()> missing) {
   for (;;) {
     const uint64_t seen = news_count_.load();
     Pump();
     SYNCLINE_RETURN_IF_ERROR(link_->status());
-    if (done() && sending_.load() == 0) return absl::OkStatus();
+    if (done()) return absl::OkStatus();
     if (news_count_.load() != seen) continue;
     SYNCLINE_RETURN_IF_ERROR(link_->Await(
         [&] { return news_count_.load() != seen; },
         [&] {
-          const std::string what = done()
-                                       ? "ranks that take what this one sends"
-                                       : reduction_.MissingText();
-          std::string text = absl::StrCat("clock ", clock_, ", ", what);
+          std::string text = absl::StrCat("clock ", clock_, ", ", missing());
           for (const uint32_t rank : OtherRanks()) {
             absl::StrAppend(&text, link_->ActivityText(rank));
           }
@@ -326,6 +364,13 @@ void PeerExchange::BeginStep(const Step& step) {
   reduction_.Begin(clock_, step.pull ? StepReduction::Shown::kAsSent
                                      : StepReduction::Shown::kWhole);
   for (const uint32_t rank : OtherRanks()) ReceiveFacts(rank);
+  if (gathers_ == nullptr) return;
+  whole_clock_ = -1;
+  if (std::exchange(may_hold_values_, false) &&
+      tensors_.release_values != nullptr) {
+    tensors_.release_values();
+  }
+  gathers_->Open(clock_);
 }
 
 void PeerExchange::PullEarly(absl::Span<RowBatch* const>, int64_t) {}
@@ -385,6 +430,7 @@ void PeerExchange::SendFacts() {
         .abandoned = facts_.abandoned ? 1u : 0u,
         .dropped = dropped,
         .checkpoint_cut = link_->rank() == 0 ? CheckpointCut() : 0};
+    facts_out_[rank]->wants_values = WantsValues() ? 1 : 0;
     if (change.has_value()) {
       facts_out_[rank]->switch_cut = change->cut_id;
       facts_out_[rank]->switch_to = 1 + static_cast<uint64_t>(change->strategy);
@@ -520,6 +566,7 @@ void PeerExchange::SendNarrowed(uint32_t bucket) {
 void PeerExchange::EndBackward(absl::Span<RowBatch* const>) {
   SYNCLINE_CHECK(is_open_);
   SendFacts();
+  if (gathers_ != nullptr) gathers_->Close();
   // Without a gradient no value is read any more.
   if (facts_.sample_count == 0) sent_.assign(sent_.size(), true);
   Pump();
@@ -528,7 +575,10 @@ void PeerExchange::EndBackward(absl::Span<RowBatch* const>) {
 absl::Status PeerExchange::Wait() {
   SYNCLINE_CHECK(is_open_ && facts_sent_);
   const absl::Time begin = MonotonicNow();
-  absl::Status status = AwaitAll([this] { return reduction_.done(); });
+  absl::Status status = AwaitAll([this] {
+    return reduction_.done() && (gathers_ == nullptr || gathers_->all_here());
+  });
+  if (status.ok() && gathers_ != nullptr) status = BringValues();
   // A step that was skipped has written no value.
   if (status.ok() && step_.pull) {
     reduction_.Show(StepReduction::Shown::kAsSent);
@@ -608,6 +658,12 @@ void PeerExchange::Take(const News& news) {
       heard_at_ = MonotonicNow();
       return;
     }
+    case kOwnedValues:
+      AddCount(options_.telemetry.pulled_bytes,
+               buckets()[b].elements * sizeof(float));
+      owned_missing_.erase(
+          std::find(owned_missing_.begin(), owned_missing_.end(), b));
+      return;
     case kResult: {
       AddCount(options_.telemetry.pulled_bytes,
                buckets()[b].elements * sizeof(float));
@@ -650,7 +706,7 @@ void PeerExchange::ReceiveResults() {
     if (Owns(b) || !sent_[b] || awaited_[b]) continue;
     awaited_[b] = true;
     if (!reduction_.replicates()) {
-      ReceiveValues(b, kResult);
+      ReceiveValues(b, kResult, clock_);
       continue;
     }
     Receive(buckets()[b].owner, TagOf(kResult, b),
@@ -661,11 +717,12 @@ void PeerExchange::ReceiveResults() {
   }
 }
 
-void PeerExchange::ReceiveValues(uint32_t bucket, PeerMessage kind) {
+void PeerExchange::ReceiveValues(uint32_t bucket, PeerMessage kind,
+                                 int64_t clock) {
   const uint32_t from = kind == kInit ? 0 : buckets()[bucket].owner;
   link_->transport().ReceivePieces(
-      from, TagOf(kind, bucket), buckets()[bucket].elements * sizeof(float),
-      absl::InfiniteFuture(),
+      from, TagAt(clock, kind, bucket),
+      buckets()[bucket].elements * sizeof(float), absl::InfiniteFuture(),
       [this, bucket](size_t offset, absl::Span<const uint8_t> bytes) {
         StoreValues(reduction_.map(), buckets()[bucket], tensors_, offset,
                     bytes);

@@ -29,6 +29,7 @@
 #include "worker/peers/peer_messages.h"
 #include "worker/peers/start_files.h"
 #include "worker/peers/step_reduction.h"
+#include "worker/peers/unit_gathers.h"
 
 namespace syncline::worker {
 
@@ -62,6 +63,13 @@ namespace syncline::worker {
 // that starts from a checkpoint reads all of it at each rank (StartFiles) in
 // place of the chief's initial values.
 //
+// Values at their owners alone (SHARDED, stage 3): an owner sends no values
+// when it has updated them, but as the next step's operators come to them
+// (UnitGathers). Where the chief reads a cut, every rank sends it what it owns
+// behind the step before, since the chief has said in its facts that it will;
+// the tensors have whole values from then until its next step. So they do from
+// the job's beginning until the first step.
+//
 // Memory, besides the executor's, of P parameters and n ranks: the state of
 // StepReduction (of all blocks, or P / n of them), the gradients of the other
 // ranks for the own blocks, (n - 1) P / n, and, with replicated state, the sums
@@ -74,6 +82,9 @@ class PeerExchange : public ParameterExchange {
     // Gradients are taken out of the executor's memory as soon as they are
     // ready (DenseTensors.gradient_of): SHARDED from stage 2 on.
     bool frees_gradients = false;
+    // Steps gather values for each use (DenseTensors.gather_units): SHARDED,
+    // stage 3. REQUIRES: frees_gradients.
+    bool frees_values = false;
     // Of gradients, and of the values that are trained with. 16 bits are for
     // ALL_REDUCE: only there has each rank the values that it rounds.
     ElementType wire_type = ElementType::kFloat32;
@@ -148,6 +159,7 @@ class PeerExchange : public ParameterExchange {
   WaitTimes wait_times() const override { return wait_times_; }
 
   std::optional<LeftOut> left_out() const override;
+  ParameterGatherer* gatherer() override { return gathers_.get(); }
 
   // --- Where the strategy changes, between two steps (peer_exchange_switch.cc)
 
@@ -249,17 +261,26 @@ class PeerExchange : public ParameterExchange {
   // Of the buckets that this rank is done with and the others answer.
   void ReceiveResults();
   void ReceiveNorms();
-  void ReceiveValues(uint32_t bucket, PeerMessage kind);
+  void ReceiveValues(uint32_t bucket, PeerMessage kind, int64_t clock);
   void SendOut(const StepReduction::Outgoing& out);
   // Takes what has come, does what can be done, sends what is to be sent.
   void Pump() ABSL_LOCKS_EXCLUDED(mu_);
   void Take(const News& news);
   absl::Status TakeSum(uint32_t bucket);
   void WarnOfFound();
+  // With frees_values:
+  void MakeGathers();
+  // The chief reads the values behind the open step.
+  bool WantsValues() const;
+  // Behind the step: brings what the chief wants. Errors: PeerLink::Await's.
+  absl::Status BringValues();
   // OK at a cut of this rank's clock.
   absl::Status CheckCut(uint64_t cut_id, int64_t clock) const;
   // Until Pump has made done() true and nothing of this rank is on its way.
   absl::Status AwaitAll(absl::FunctionRef<bool()> done);
+  // Until Pump has made done() true. `missing`: what is waited for, in words.
+  absl::Status AwaitPumping(absl::FunctionRef<bool()> done,
+                            absl::FunctionRef<std::string()> missing);
   // All steps before `clock`, the job's last, are made.
   absl::Status EndTogether(int64_t clock);
   void OpenCheckpoints();
@@ -366,6 +387,12 @@ class PeerExchange : public ParameterExchange {
   // These, and those on their way.
   std::atomic<int> parts_to_tell_{0};
   std::unique_ptr<PeerCheckpoints> checkpoints_;  // null: the job makes none
+  // With frees_values. The clock whose values the tensors have, at the chief;
+  // -1: they have none.
+  int64_t whole_clock_ = -1;
+  bool may_hold_values_ = true;           // the tensors' memory is resident
+  std::vector<uint32_t> owned_missing_;   // buckets on their way to the chief
+  std::unique_ptr<UnitGathers> gathers_;  // null: steps read the tensors
 };
 
 }  // namespace syncline::worker

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -41,10 +44,102 @@ absl::Status PeerExchange::Init(int64_t total_clocks) {
   }
   // Needed first goes first.
   for (uint32_t b = static_cast<uint32_t>(buckets().size()); b-- > 0;) {
-    SendToAll(TagOf(kInit, b),
-              ValuesOf(reduction_.map(), buckets()[b], tensors_));
+    const std::vector<ConstPeerMemory> values =
+        ValuesOf(reduction_.map(), buckets()[b], tensors_);
+    if (!options_.frees_values) {
+      SendToAll(TagOf(kInit, b), values);
+    } else if (!Owns(b)) {
+      Send(buckets()[b].owner, TagOf(kInit, b), values);
+    }
   }
+  whole_clock_ = clock_;
   return AwaitAll([] { return true; });
+}
+
+// --- Values that are at their owners alone ---
+
+void PeerExchange::MakeGathers() {
+  UnitGathers::Options options;
+  options.units = tensors_.gather_units;
+  options.names = tensors_.names;
+  options.send = [this](uint32_t to, const PeerTag& tag,
+                        absl::Span<const ConstPeerMemory> pieces,
+                        std::function<void()> sent) {
+    ++sending_;
+    for (const ConstPeerMemory& piece : pieces) {
+      AddCount(options_.telemetry.pushed_bytes, piece.size);
+    }
+    link_->transport().Send(
+        to, tag, pieces, absl::InfiniteFuture(),
+        [this, sent = std::move(sent)](const absl::Status& status) {
+          if (status.ok()) link_->Moved();
+          sent();
+          --sending_;
+          ++news_count_;
+        });
+  };
+  options.arrived = [this](size_t bytes) {
+    link_->Moved();
+    AddCount(options_.telemetry.pulled_bytes, bytes);
+    ++news_count_;
+  };
+  options.await = [this](absl::FunctionRef<bool()> done,
+                         absl::FunctionRef<std::string()> missing) {
+    return AwaitPumping(done, missing);
+  };
+  gathers_ = std::make_unique<UnitGathers>(std::move(options), &reduction_,
+                                           link_.get());
+  reduction_.GateChanges(
+      [this](uint32_t bucket) { return gathers_->HasLeft(bucket); });
+}
+
+bool PeerExchange::WantsValues() const {
+  if (!options_.frees_values || link_->rank() != 0) return false;
+  // After the last step they are exported.
+  if (step_.finished || evaluator_clock_ == clock_ + 1) return true;
+  return std::any_of(cuts_.begin(), cuts_.end(), [this](const auto& cut) {
+    return cut.second.use == CutUse::kEvaluation &&
+           cut.second.clock == clock_ + 1;
+  });
+}
+
+absl::Status PeerExchange::BringValues() {
+  const PeerTag tag = TagAt(clock_ + 1, kOwnedValues, 0);
+  if (link_->rank() != 0) {
+    if (facts_in_[0]->wants_values == 0) return absl::OkStatus();
+    for (uint32_t b = 0; b < buckets().size(); ++b) {
+      if (!Owns(b)) continue;
+      Send(0, {.clock = tag.clock, .kind = tag.kind, .item = b},
+           Merged(reduction_.PayloadOf(b)));
+    }
+    return AwaitAll([] { return true; });
+  }
+  if (!WantsValues()) return absl::OkStatus();
+  may_hold_values_ = true;
+  owned_missing_.clear();
+  for (uint32_t b = 0; b < buckets().size(); ++b) {
+    if (Owns(b)) {
+      for (const uint32_t id : buckets()[b].blocks) {
+        reduction_.ShowBlock(id, StepReduction::Shown::kWhole);
+      }
+      continue;
+    }
+    owned_missing_.push_back(b);
+    ReceiveValues(b, kOwnedValues, tag.clock);
+  }
+  SYNCLINE_RETURN_IF_ERROR(AwaitPumping(
+      [this] { return owned_missing_.empty(); },
+      [this] {
+        std::string text;
+        for (const uint32_t b : owned_missing_) {
+          absl::StrAppend(&text, text.empty() ? "" : "; ",
+                          "the values of bucket ", b, " behind the step, of ",
+                          link_->group().NameOf(buckets()[b].owner));
+        }
+        return text;
+      }));
+  whole_clock_ = clock_ + 1;
+  return absl::OkStatus();
 }
 
 absl::Status PeerExchange::Pull(int64_t clock) {
@@ -55,12 +150,18 @@ absl::Status PeerExchange::Pull(int64_t clock) {
     return absl::OkStatus();
   }
   const bool loads = options_.start != nullptr;
-  const size_t left = loads ? 1 : buckets().size() + 1;
+  // Those of other owners are not for this rank, where it does not keep them.
+  const auto comes = [&](uint32_t b) {
+    return !loads && (!options_.frees_values || Owns(b));
+  };
+  size_t left = 1;
   Receive(0, TagOf(kInitHead, 0),
           WritableBytesOfAll(absl::MakeSpan(facts_in_[0].get(), 1)),
           {.kind = kInitHead});
-  for (uint32_t b = 0; !loads && b < buckets().size(); ++b) {
-    ReceiveValues(b, kInit);
+  for (uint32_t b = 0; b < buckets().size(); ++b) {
+    if (!comes(b)) continue;
+    ++left;
+    ReceiveValues(b, kInit, clock_);
   }
   if (loads) SYNCLINE_RETURN_IF_ERROR(LoadStart());
   const auto here = [&] {
@@ -127,6 +228,12 @@ absl::StatusOr<std::vector<int64_t>> PeerExchange::BeginCut(const Cut& cut) {
 
 absl::Status PeerExchange::PullCut(uint64_t cut_id, int64_t clock) {
   SYNCLINE_RETURN_IF_ERROR(CheckCut(cut_id, clock));
+  if (options_.frees_values && whole_clock_ != clock) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(label_, ": the values of clock ", clock,
+                     " are at their owners alone: cut ", cut_id,
+                     " was not announced before the step in front of it"));
+  }
   reduction_.Show(StepReduction::Shown::kWhole);
   return absl::OkStatus();
 }
@@ -415,10 +522,14 @@ absl::Status PeerExchange::LoadStart() {
     return link_->ReportActivity(clock_, "reading the checkpoint, buffers",
                                  looks, looks + 1);
   };
+  // Of values at their owners alone the chief holds all: it may read them at a
+  // cut before the first step.
+  const bool holds_all = !options_.frees_values || link_->rank() == 0;
+  if (holds_all) whole_clock_ = clock_;
   const absl::StatusOr<StartFiles::Counts> counts = start.Read(
       reduction_.map(), options_.update.optimizer, go_on,
       [&](const BlockStateReader::Piece& piece) {
-        if (piece.array == 0) {
+        if (piece.array == 0 && holds_all) {
           const Block& block = reduction_.map().blocks()[piece.block];
           float* const to =
               tensors_.values[block.tensor].data() + block.offset + piece.first;

@@ -42,6 +42,9 @@ enum PeerMessage : uint32_t {
   kSwitchVerdict,  // the chief's, to every rank
   kSwitchUpdates,  // of an owner's blocks, to every rank
   kSwitchState,    // an array of one of them
+  // Where values are at their owners alone.
+  kUnitValues,   // an owner's part of a unit of the step, to every rank
+  kOwnedValues,  // of a bucket, of the clock of a cut, to rank 0
 };
 
 // One rank's transport with what all its waits have in common: a wait ends when

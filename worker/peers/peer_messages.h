@@ -39,7 +39,9 @@ struct FactsMessage {
   // one (1 + TrainingRegime::Strategy). 0: it does not.
   uint64_t switch_cut = 0;
   uint64_t switch_to = 0;
-  uint64_t reserved[1] = {};
+  // The chief's, where values are at their owners alone: behind this step each
+  // rank sends it what it owns. 0 or 1.
+  uint64_t wants_values = 0;
 };
 
 // Of kCheckpointPart: what has become of a rank's part of a checkpoint.
@@ -118,10 +120,12 @@ inline std::vector<ConstPeerMemory> ValuesOf(const BlockMap& map,
   return Merged(pieces);
 }
 
-// Puts bytes of that payload, from byte `offset` of it on, into the tensors.
-inline void StoreValues(const BlockMap& map, const Bucket& bucket,
-                        const DenseTensors& tensors, size_t offset,
-                        absl::Span<const uint8_t> bytes) {
+// Puts bytes of that payload, from byte `offset` of it on, to where
+// values_of(tensor) says that a tensor's values begin.
+template <typename ValuesOfTensor>
+void StoreValuesAt(const BlockMap& map, const Bucket& bucket,
+                   ValuesOfTensor values_of, size_t offset,
+                   absl::Span<const uint8_t> bytes) {
   while (!bytes.empty()) {
     const size_t element = offset / sizeof(float);
     const auto behind =
@@ -132,11 +136,21 @@ inline void StoreValues(const BlockMap& map, const Bucket& bucket,
     const size_t count =
         std::min(bytes.size(),
                  static_cast<size_t>(block.count) * sizeof(float) - in_block);
-    float* const to = tensors.values[block.tensor].data() + block.offset;
+    float* const to = values_of(block.tensor) + block.offset;
     std::memcpy(reinterpret_cast<uint8_t*>(to) + in_block, bytes.data(), count);
     bytes.remove_prefix(count);
     offset += count;
   }
+}
+
+// The same, into the tensors.
+inline void StoreValues(const BlockMap& map, const Bucket& bucket,
+                        const DenseTensors& tensors, size_t offset,
+                        absl::Span<const uint8_t> bytes) {
+  StoreValuesAt(
+      map, bucket,
+      [&](uint32_t tensor) { return tensors.values[tensor].data(); }, offset,
+      bytes);
 }
 
 // Of what all ranks, and the evaluator, must agree on. `extra`: what else the

@@ -60,6 +60,7 @@ StepReduction::StepReduction(Options options, BlockMap map,
       found_(map_.shard_count()) {
   SYNCLINE_CHECK(options_.replicates ||
                  options_.wire_type == ElementType::kFloat32);
+  SYNCLINE_CHECK(!options_.keeps_values || !options_.replicates);
   uint32_t next = 0;
   for (uint32_t id = 0; id < map_.blocks().size(); ++id) {
     if (!IsHere(map_, options_, id)) continue;
@@ -149,7 +150,9 @@ void StepReduction::Begin(int64_t clock, Shown shown) {
   outgoing_.clear();
   unapplied_ =
       options_.replicates ? static_cast<uint32_t>(buckets_.size()) : unreduced_;
-  results_left_ = static_cast<uint32_t>(buckets_.size()) - unreduced_;
+  results_left_ = options_.keeps_values
+                      ? 0
+                      : static_cast<uint32_t>(buckets_.size()) - unreduced_;
   result_here_.assign(buckets_.size(), false);
   for (const size_t stage : {0, 1}) {
     norms_left_[stage] = options_.replicates ? 0 : owner_count_;
@@ -280,18 +283,24 @@ std::optional<ReductionStage> StepReduction::awaited_norms() const {
 
 bool StepReduction::expects_results() const {
   if (!has_all_facts() || skipped_ || givers_ == 0) return false;
+  if (options_.keeps_values) return false;
   // Others may still find that the step is to be skipped.
   return options_.replicates || !needs_norm_ ||
          stage_ != ReductionStage::kGradient;
 }
 
 std::optional<uint32_t> StepReduction::TakeFirst(
-    std::vector<uint32_t>* buckets) {
-  if (buckets->empty()) return std::nullopt;
-  const auto first = std::min_element(
-      buckets->begin(), buckets->end(), [&](uint32_t a, uint32_t b) {
-        return buckets_[a].first_use < buckets_[b].first_use;
-      });
+    std::vector<uint32_t>* buckets,
+    const std::function<bool(uint32_t bucket)>& may_take) {
+  auto first = buckets->end();
+  for (auto at = buckets->begin(); at != buckets->end(); ++at) {
+    if (may_take != nullptr && !may_take(*at)) continue;
+    if (first == buckets->end() ||
+        buckets_[*at].first_use < buckets_[*first].first_use) {
+      first = at;
+    }
+  }
+  if (first == buckets->end()) return std::nullopt;
   const uint32_t bucket = *first;
   buckets->erase(first);
   return bucket;
@@ -313,9 +322,10 @@ std::optional<StepReduction::Outgoing> StepReduction::Next() {
       continue;
     }
     if (ConcludeStage()) continue;
-    if (const auto bucket = TakeFirst(&appliable_); bucket.has_value()) {
+    if (const auto bucket = TakeFirst(&appliable_, may_change_);
+        bucket.has_value()) {
       Apply(*bucket);
-      if (!options_.replicates) {
+      if (!options_.replicates && !options_.keeps_values) {
         return Outgoing{.kind = Kind::kValues, .bucket = *bucket};
       }
       continue;
@@ -439,7 +449,7 @@ void StepReduction::Apply(uint32_t bucket) {
       updater_.Apply(local_[id], clock_, samples, squared_norm_, &scratch_);
       Note(id);
     }
-    ShowBlock(id, step_shows_);
+    if (!options_.keeps_values) ShowBlock(id, step_shows_);
   }
   // A step writes all buckets, or none.
   shown_ = step_shows_;
@@ -481,8 +491,11 @@ void StepReduction::Note(uint32_t block) {
 }
 
 bool StepReduction::done() const {
+  // A rank that owns no block, and gets no values, has the norms to wait for:
+  // they say whether the step is skipped.
+  const bool knows = !options_.keeps_values || !stage_.has_value();
   return has_all_facts() && unreduced_ == 0 && unapplied_ == 0 &&
-         results_left_ == 0 && outgoing_.empty();
+         results_left_ == 0 && outgoing_.empty() && knows;
 }
 
 // --- What is sent ---
@@ -551,6 +564,7 @@ std::string StepReduction::MissingText() const {
     }
   }
   if (!names.empty()) return say("the norms");
+  if (options_.keeps_values) return "values of this rank that others read";
   for (uint32_t rank = 0; rank < facts_.size(); ++rank) {
     for (uint32_t b = 0; b < buckets_.size(); ++b) {
       if (buckets_[b].owner != rank || Owns(b) || result_here_[b]) continue;

@@ -60,6 +60,9 @@ class StepReduction {
     std::vector<std::string> ranks;  // names, for messages
     uint32_t rank = 0;
     bool replicates = false;  // every rank has all state
+    // Values stay in the state of their owners: none are sent to other ranks
+    // and none go to the tensors. REQUIRES: not `replicates`.
+    bool keeps_values = false;
     // Of gradients, and of the values that are trained with. REQUIRES:
     // kFloat32, or `replicates`.
     ElementType wire_type = ElementType::kFloat32;
@@ -91,6 +94,12 @@ class StepReduction {
   // in a step. May be null.
   void OnChange(std::function<void(uint32_t local)> before) {
     before_change_ = std::move(before);
+  }
+
+  // `may_change` says whether an own bucket's values may change; false: ask
+  // again. Null: they may.
+  void GateChanges(std::function<bool(uint32_t bucket)> may_change) {
+    may_change_ = std::move(may_change);
   }
 
   // --- In place of Init, for a state that was saved between two steps ---
@@ -215,8 +224,11 @@ class StepReduction {
   void OnAllFacts();
   void CountGradient(uint32_t bucket);
   // Of the own buckets whose gradients are all there, or of those that can be
-  // applied, the one that is needed first; none: there is none.
-  std::optional<uint32_t> TakeFirst(std::vector<uint32_t>* buckets);
+  // applied, the one that is needed first; none: there is none that
+  // may_take(bucket) allows.
+  std::optional<uint32_t> TakeFirst(
+      std::vector<uint32_t>* buckets,
+      const std::function<bool(uint32_t bucket)>& may_take = nullptr);
   // The first half of a bucket's update; true: its sum is to be sent.
   bool Reduce(uint32_t bucket);
   // All that is to be known of a stage is here.
@@ -255,6 +267,7 @@ class StepReduction {
   DenseUpdater updater_;
   DenseUpdater::Scratch scratch_;
   std::function<void(uint32_t local)> before_change_;
+  std::function<bool(uint32_t bucket)> may_change_;
   absl::Status status_;
   Shown shown_ = Shown::kWhole;  // in the tensors
 

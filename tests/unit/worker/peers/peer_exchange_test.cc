@@ -66,6 +66,8 @@ struct Job {
   BucketSizes buckets;
   std::vector<std::vector<RankStep>> steps;  // by clock, by rank
   uint64_t seed = 0;
+  // Values are at their owners alone, and are gathered so in a step.
+  std::vector<std::vector<int>> units = {};
 
   std::vector<TensorSize> tensors() const {
     std::vector<TensorSize> tensors;
@@ -155,6 +157,29 @@ Job NarrowJob(uint64_t seed) {
       random.Below(2) == 0 ? ElementType::kBfloat16 : ElementType::kFloat16;
   for (std::vector<RankStep>& step : job.steps) {
     for (RankStep& rank : step) rank.reads_cut = random.Below(4) == 0;
+  }
+  return job;
+}
+
+// Of SHARDED, stage 3: forward reads every tensor, backward some of them; the
+// chief reads cuts.
+Job GatherJob(uint64_t seed) {
+  Job job = RandomJob(seed);
+  Random random(seed + 3);
+  const auto count = static_cast<int>(job.sizes.size());
+  const auto add = [&](int tensor) {
+    if (job.units.empty() || random.Below(2) == 0) job.units.emplace_back();
+    std::vector<int>& unit = job.units.back();
+    if (std::find(unit.begin(), unit.end(), tensor) == unit.end()) {
+      unit.push_back(tensor);
+    }
+  };
+  for (int t = 0; t < count; ++t) add(t);
+  for (int t = count; t-- > 0;) {
+    if (random.Below(3) != 0) add(t);
+  }
+  for (std::vector<RankStep>& step : job.steps) {
+    step[0].reads_cut = random.Below(3) == 0;
   }
   return job;
 }
@@ -281,6 +306,15 @@ class Rank {
                                               : std::nullopt);
     }
     options.replicates = replicates;
+    if (!job.units.empty()) {
+      options.frees_gradients = options.frees_values = true;
+      tensors.gather_units = job.units;
+      tensors.gradients.clear();
+      tensors.gradient_of = [this](uint32_t t) {
+        return absl::MakeConstSpan(gradients_[t]);
+      };
+      tensors.release_values = [this] { Poison(&values_); };
+    }
     options.wire_type = job.wire_type;
     options.update = job.update;
     options.buckets = job.buckets;
@@ -310,7 +344,8 @@ class Rank {
     return exchange_->Pull(0);
   }
 
-  absl::Status Step(int64_t clock) {
+  // `before`: what its units are to gather.
+  absl::Status Step(int64_t clock, const Tensors* before = nullptr) {
     const RankStep& step = job_.steps[clock][rank_];
     const uint64_t cut = clock + 1;
     if (step.reads_cut) {
@@ -323,6 +358,10 @@ class Rank {
          .sample_count = step.samples,
          .finished = clock + 1 == static_cast<int64_t>(job_.steps.size()),
          .pull = !step.reads_cut});
+    if (step.samples > 0 && !job_.units.empty()) {
+      const absl::Status gathered = Gather(before, step.abandoned);
+      if (!gathered.ok()) return gathered;
+    }
     if (step.abandoned) {
       exchange_->AbandonStep(/*own_values=*/true);
     } else if (step.samples > 0) {
@@ -342,6 +381,36 @@ class Rank {
   }
 
   PeerExchange& exchange() { return *exchange_; }
+  // Every unit, or half of them, where the one behind has begun.
+  absl::Status Gather(const Tensors* before, bool half) {
+    ParameterGatherer& gatherer = *exchange_->gatherer();
+    const size_t count = job_.units.size();
+    gathered_.assign(count, {});
+    const auto begin = [&](size_t unit) {
+      std::vector<float*> to;
+      for (const int t : job_.units[unit]) {
+        gathered_[unit].emplace_back(job_.sizes[t], kPoison);
+      }
+      for (std::vector<float>& values : gathered_[unit]) {
+        to.push_back(values.data());
+      }
+      gatherer.Begin(static_cast<int>(unit), to);
+    };
+    begin(0);
+    for (size_t unit = 0; unit < (half ? (count + 1) / 2 : count); ++unit) {
+      absl::Status here = gatherer.Await(static_cast<int>(unit));
+      if (!here.ok()) return here;
+      if (unit + 1 < count) begin(unit + 1);
+      for (size_t i = 0; before != nullptr && i < job_.units[unit].size();
+           ++i) {
+        const std::vector<float>& want = (*before)[job_.units[unit][i]];
+        if (SameBits({gathered_[unit][i]}, {want})) continue;
+        return absl::InternalError(absl::StrCat("other values in unit ", unit));
+      }
+      gatherer.Release(static_cast<int>(unit));
+    }
+    return absl::OkStatus();
+  }
   int messages_under_way() const { return borrowed_->under_way(); }
   const Tensors& values() const { return values_; }
   void SetValues(const Tensors& values) {
@@ -351,8 +420,16 @@ class Rank {
   }
 
  private:
+  static constexpr float kPoison = 12345;
+  static void Poison(Tensors* tensors) {
+    for (std::vector<float>& of : *tensors) {
+      std::fill(of.begin(), of.end(), kPoison);
+    }
+  }
+
   const Job& job_;
   const uint32_t rank_;
+  std::vector<Tensors> gathered_;  // by unit
   Tensors values_;
   Tensors gradients_;
   BorrowedPeer* borrowed_ = nullptr;
@@ -392,20 +469,25 @@ void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
       return;
     }
     const Tensors first = Sent(job.wire_type, RandomTensors(job, job.seed));
-    if (!SameBits(of.values(), first)) {
+    const bool gathers = !job.units.empty();
+    if ((!gathers || rank == 0) && !SameBits(of.values(), first)) {
       wrong[rank] = "other initial values";
       of.exchange().Cancel(absl::CancelledError("other bits"));
       return;
     }
     for (size_t clock = 0; clock < job.steps.size(); ++clock) {
-      const absl::Status stepped = of.Step(clock);
+      const absl::Status stepped =
+          of.Step(clock, clock == 0 ? &first : &expected.values[clock - 1]);
       if (!stepped.ok()) {
         wrong[rank] = stepped.ToString();
         return;
       }
       const Tensors& whole = expected.values[clock];
       const bool is_whole = job.steps[clock][rank].reads_cut;
-      if (!SameBits(of.values(),
+      const bool is_last = clock + 1 == job.steps.size();
+      const bool has_values = !gathers || (rank == 0 && (is_whole || is_last));
+      if (has_values &&
+          !SameBits(of.values(),
                     is_whole ? whole : Sent(job.wire_type, whole))) {
         wrong[rank] = absl::StrCat("other bits after clock ", clock);
         of.exchange().Cancel(absl::CancelledError("other bits"));
@@ -441,6 +523,14 @@ TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerInAnyOrderOfDelivery) {
 TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerWith16BitsOnTheWire) {
   for (int seed = 0; seed < SeedCount(600); ++seed) {
     ExpectTheBitsOfOneOwner(NarrowJob(seed), /*replicates=*/true);
+    if (HasFailure()) return;
+  }
+}
+
+// Values are at their owners alone. Whatever was given back is overwritten.
+TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerWithGatheredValues) {
+  for (int seed = 0; seed < SeedCount(600); ++seed) {
+    ExpectTheBitsOfOneOwner(GatherJob(seed), /*replicates=*/false);
     if (HasFailure()) return;
   }
 }
@@ -633,6 +723,52 @@ TEST(PeerExchangeTest, EndsWhenARankIsSilentAndNamesIt) {
                         HasSubstr("of rank 1 (worker:1 at host-1:1)")));
     }
   }
+}
+
+TEST(PeerExchangeTest, EndsWhenValuesDoNotComeAndNamesTheUnit) {
+  Job job = SmallJob(3, 3);
+  job.units = {{0}, {1, 0}};
+  InProcessPeers peers({.ranks = 3});
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    ranks.push_back(std::make_unique<Rank>(job, &peers, rank,
+                                           /*replicates=*/false,
+                                           absl::Milliseconds(300)));
+  }
+  std::vector<absl::Status> ends(3);
+  OnThreads(3, [&](uint32_t rank) {
+    ends[rank] = ranks[rank]->Start();
+    // Rank 1 stops after its first step.
+    const int64_t clocks = rank == 1 ? 1 : 3;
+    for (int64_t clock = 0; clock < clocks && ends[rank].ok(); ++clock) {
+      ends[rank] = ranks[rank]->Step(clock);
+    }
+  });
+  EXPECT_EQ(ends[1], absl::OkStatus());
+  for (const uint32_t rank : {0, 2}) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(ends[rank])) << ends[rank];
+    EXPECT_THAT(std::string(ends[rank].message()),
+                AllOf(HasSubstr("job j-test on rank"), HasSubstr("clock 1"),
+                      HasSubstr("the values of unit 0 ('t0'), of rank 1 "
+                                "(worker:1 at host-1:1)")));
+  }
+}
+
+TEST(PeerExchangeTest, RefusesARankWithOtherUnits) {
+  Job job = SmallJob(2, 1);
+  job.units = {{0}, {1}};
+  Job other = job;
+  other.units = {{0, 1}};
+  InProcessPeers peers({.ranks = 2});
+  Rank first(job, &peers, 0, /*replicates=*/false);
+  Rank second(other, &peers, 1, /*replicates=*/false);
+  std::vector<absl::Status> ends(2);
+  OnThreads(2, [&](uint32_t rank) {
+    ends[rank] = (rank == 0 ? first : second).Start();
+  });
+  EXPECT_TRUE(absl::IsInvalidArgument(ends[1])) << ends[1];
+  EXPECT_THAT(std::string(ends[1].message()),
+              HasSubstr("rank 0 (worker:0 at host-0:1) has other blocks"));
 }
 
 TEST(PeerExchangeTest, WaitsForARankThatReportsItsActivity) {
