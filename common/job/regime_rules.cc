@@ -57,15 +57,16 @@ absl::Status ChangeStrategy(const JobSpec& spec, const Regime& current,
   const uint32_t of_job = ShardingStageOf(spec);
   next->set_sharding_stage(of_job);
   if (stage == 0 || stage == of_job) return absl::OkStatus();
-  if (stage > 2) {
-    return Refuse("sharding_stage", absl::StrCat(stage, " is not built"));
+  if (stage > 3) {
+    return Refuse("sharding_stage", absl::StrCat(stage, " is not known"));
   }
   return Refuse(
       "sharding_stage",
       absl::StrCat(stage, ", but the steps of this job are planned for ",
                    of_job,
                    ": a job that begins in SHARDED, stage 2, frees gradients, "
-                   "and others keep them"));
+                   "one that begins in stage 3 frees values, too, and others "
+                   "keep them"));
 }
 
 // The fields that a job keeps as long as it runs.

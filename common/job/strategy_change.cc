@@ -83,6 +83,10 @@ bool FreesGradients(const JobSpec& spec) {
   return spec.strategy() == SHARDED && spec.sharding().stage() >= 2;
 }
 
+bool FreesValues(const JobSpec& spec) {
+  return spec.strategy() == SHARDED && spec.sharding().stage() >= 3;
+}
+
 uint32_t ShardingStageOf(const JobSpec& spec) {
   return FreesGradients(spec) ? spec.sharding().stage() : 1;
 }
@@ -96,6 +100,14 @@ absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy) {
     return Refuse("strategy", absl::StrCat(NameOf(each),
                                            " cannot begin or end while a job "
                                            "runs"));
+  }
+  if (FreesValues(spec)) {
+    return Refuse("sharding.stage",
+                  absl::StrCat(spec.sharding().stage(),
+                               ": values are at their owners alone, and other "
+                               "strategies need them at each worker: the "
+                               "strategy of this job cannot change; use stage "
+                               "1 or 2"));
   }
   SYNCLINE_RETURN_IF_ERROR(CheckMoves(spec));
   SYNCLINE_RETURN_IF_ERROR(

@@ -18,6 +18,10 @@ namespace syncline {
 // all of its time.
 bool FreesGradients(const JobSpec& spec);
 
+// True if values are at their owners alone, and are gathered for each use: a
+// job in SHARDED, stage 3.
+bool FreesValues(const JobSpec& spec);
+
 // The stage of SHARDED that a job of this spec has where it trains by that
 // strategy.
 uint32_t ShardingStageOf(const JobSpec& spec);

@@ -31,7 +31,7 @@ constexpr StrategyRule kRules[] = {
      .modes = kSyncOnly,
      .has_tables = false,
      .any_wire_type = false,
-     .sharding_stages = 2},
+     .sharding_stages = 3},
     {.strategy = HYBRID,
      .modes = kSyncOnly,
      .tables_apart = true,
@@ -63,6 +63,35 @@ void CheckMode(const JobSpec& spec, const StrategyRule& rule,
                                   : "; use PARAMETER_SERVER");
 }
 
+// Steps that gather values for each use are built for whole batches in float32
+// on the workers' processors.
+void CheckFreesValues(const JobSpec& spec, Problems* problems) {
+  const auto refuse = [&](absl::string_view field, const auto& value,
+                          absl::string_view use) {
+    problems->Add(field, value,
+                  " is not built for SHARDED, stage 3, which gathers values "
+                  "for each use; use ",
+                  use, ", or sharding { stage: 2 }");
+  };
+  const TrainingSpec& training = spec.training();
+  if (training.micro_batches() > 1) {
+    refuse("training.micro_batches", training.micro_batches(), "1");
+  }
+  if (training.global_batch() > 0) {
+    refuse("training.global_batch", training.global_batch(),
+           "training.batch_size alone");
+  }
+  if (training.recompute_segments() > 1) {
+    refuse("training.recompute_segments", training.recompute_segments(), "1");
+  }
+  if (spec.precision() == BFLOAT16 || spec.precision() == FLOAT16) {
+    refuse("precision", Precision_Name(spec.precision()), "FLOAT32");
+  }
+  if (spec.resources().device() == ResourcesSpec::CUDA) {
+    refuse("resources.device", "CUDA", "CPU");
+  }
+}
+
 void CheckSharding(const JobSpec& spec, const StrategyRule& rule,
                    Problems* problems) {
   if (!spec.has_sharding()) return;
@@ -72,11 +101,13 @@ void CheckSharding(const JobSpec& spec, const StrategyRule& rule,
     return;
   }
   const uint32_t stage = spec.sharding().stage();
-  if (stage <= rule.sharding_stages) return;
-  problems->Add("sharding.stage", stage,
-                stage <= 3 ? " is not built yet" : " is not known",
-                "; use 1, which divides the optimizer's state, or 2, which "
-                "divides the gradients, too");
+  if (stage > rule.sharding_stages) {
+    problems->Add("sharding.stage", stage,
+                  " is not known; use 1, which divides the optimizer's state, "
+                  "2, which divides the gradients, too, or 3, which divides "
+                  "the values, too");
+  }
+  if (FreesValues(spec)) CheckFreesValues(spec, problems);
 }
 
 }  // namespace

@@ -103,12 +103,15 @@ struct WorkerPlan {
   int64_t waiting_bytes = 0;
   // Likewise, for checkpoints: of blocks that change before they are written.
   int64_t copy_bytes = 0;
+  // Where steps gather values for each use: all of them, which the chief has
+  // from a cut, and each worker from the job's beginning, to the next step.
+  int64_t whole_bytes = 0;
 
   // Of the host.
   int64_t memory_bytes() const {
     return executor.host_bytes() + row_bytes + batch_bytes + message_bytes +
            residual_bytes + round_bytes + updated_bytes + slot_bytes +
-           waiting_bytes + copy_bytes;
+           waiting_bytes + copy_bytes + whole_bytes;
   }
 };
 

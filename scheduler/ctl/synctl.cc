@@ -646,8 +646,9 @@ class CommandLine {
                      "reserved ps")
         ->type_name("{parameter-server,all-reduce,sharded}");
     regime->add_option("--sharding-stage", regime_.sharding_stage,
-                       "With --strategy sharded: 1 or 2; default: the one "
-                       "that the job's steps are planned for");
+                       "With --strategy sharded: 1 to 3; default, and all "
+                       "that can be: the one that the job's steps are "
+                       "planned for");
     // Always refused by name as long as it cannot change: not shown.
     regime->add_option("--wire-type", regime_.wire_type)->group("");
     regime->add_option("--reason", regime_.reason, "Recorded with the job");

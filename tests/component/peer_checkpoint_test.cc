@@ -162,6 +162,47 @@ TEST_F(PeerCheckpointTest, AnMlpGoesOnWithoutATrace) {
   ExpectTheSame(Digits("kind: ADAM"), MlpModel(784, 32, 10));
 }
 
+// By each strategy from what stage 3 has written, and the other way round.
+TEST_F(PeerCheckpointTest, GatheredValuesGoOnWithoutATrace) {
+  JobSpec spec = Digits("kind: ADAM");
+  Initialize("mean*", 0, &spec);
+  Initialize("variance*", 1, &spec);
+  Initialize("scale*", 1, &spec);
+  const TrainedJob reference = Train(SHARDED, spec, kNormalised);
+  ASSERT_EQ(reference.outcome.status, absl::OkStatus());
+  JobSpec gathering = spec;
+  gathering.mutable_sharding()->set_stage(3);
+  for (const bool writes : {false, true}) {
+    SCOPED_TRACE(writes);
+    JobSpec writer = writes ? gathering : spec;
+    writer.mutable_checkpoint()->set_every_clocks(6);
+    const TrainedJob written = Train(SHARDED, writer, kNormalised);
+    ASSERT_EQ(written.outcome.status, absl::OkStatus());
+    EXPECT_TRUE(Bytes(written) == Bytes(reference));
+    ASSERT_THAT(written.checkpoints, SizeIs(1));
+    for (const JobSpec& reader : {spec, gathering}) {
+      const TrainedJob read =
+          Train(SHARDED, reader, kNormalised, written.checkpoints[0]);
+      ASSERT_EQ(read.outcome.status, absl::OkStatus());
+      EXPECT_TRUE(Bytes(read) == Bytes(reference));
+    }
+    if (!writes) continue;
+    const TrainedJob by_ps =
+        Train(PARAMETER_SERVER, spec, kNormalised, written.checkpoints[0]);
+    ASSERT_EQ(by_ps.outcome.status, absl::OkStatus());
+    EXPECT_TRUE(Bytes(by_ps) == Bytes(reference));
+  }
+  // Behind the last clock there is no step: what was read is exported.
+  gathering.mutable_checkpoint()->set_every_clocks(kClocks);
+  const TrainedJob written = Train(SHARDED, gathering, kNormalised);
+  ASSERT_EQ(written.outcome.status, absl::OkStatus());
+  ASSERT_THAT(written.checkpoints, SizeIs(1));
+  const TrainedJob read =
+      Train(SHARDED, gathering, kNormalised, written.checkpoints[0]);
+  ASSERT_EQ(read.outcome.status, absl::OkStatus());
+  EXPECT_TRUE(Bytes(read) == Bytes(reference));
+}
+
 TEST_F(PeerCheckpointTest, LambWithClippingGoesOnWithoutATrace) {
   ExpectTheSame(Digits("kind: LAMB clip_norm: 0.5"), MlpModel(784, 32, 10));
 }

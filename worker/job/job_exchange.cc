@@ -278,6 +278,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
       regimes.regimes().back().strategy != TrainingRegime::Strategy::kSharded;
   options.wire_type = regimes.regimes().back().wire_type;
   options.frees_gradients = FreesGradients(job.spec());
+  options.frees_values = FreesValues(job.spec());
   SYNCLINE_ASSIGN_OR_RETURN(options.update, ReadUpdate(job.spec(), regimes));
   options.needs_total_clocks =
       EndsWithTheJob(options.update.rule.learning_rate.schedule) &&
@@ -527,6 +528,13 @@ DenseTensors DenseTensorsOf(const PreparedJob& job) {
   if (FreesGradients(job.spec())) {
     tensors.gradient_of = [executor = job.executor.get()](uint32_t tensor) {
       return executor->gradient(static_cast<int>(tensor));
+    };
+  }
+  const auto units = job.executor->gather_units();
+  tensors.gather_units.assign(units.begin(), units.end());
+  if (FreesValues(job.spec())) {
+    tensors.release_values = [executor = job.executor.get()] {
+      executor->ReleaseParameters();
     };
   }
   tensors.first_use = FirstUse(job.training, job.model->graph());

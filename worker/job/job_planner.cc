@@ -19,6 +19,7 @@
 #include "worker/client/ps_client.h"
 #include "worker/compute/local_updater.h"
 #include "worker/compute/loss.h"
+#include "worker/compute/parameter_memory.h"
 #include "worker/compute/planned_gpu.h"
 #include "worker/data/prefetcher.h"
 #include "worker/embedding/job_rows.h"
@@ -209,6 +210,12 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
   }
   if (trains && HasGroups(spec)) {
     SYNCLINE_RETURN_IF_ERROR(PlanGroup(spec, training, &plan));
+  }
+  if (trains && FreesValues(spec)) {
+    for (const TrainingGraph::Parameter& parameter : training.parameters) {
+      plan.whole_bytes +=
+          ParameterMemory::BytesOf(ElementCount(parameter.dims));
+    }
   }
   if (trains && IsLocal(spec)) {
     SYNCLINE_RETURN_IF_ERROR(PlanLocalSteps(spec, training, &plan));

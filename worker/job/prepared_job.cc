@@ -15,6 +15,7 @@
 #include "common/job/local_rules.h"
 #include "common/job/precision_validator.h"
 #include "common/job/step_shares.h"
+#include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
 #include "common/job/worker_groups.h"
 #include "common/regime/job_regimes.h"
@@ -33,6 +34,10 @@
 
 namespace syncline::worker {
 namespace {
+
+// Of parameters that are gathered together: as much as a bucket of gradients
+// has at most.
+constexpr int64_t kGatherUnitBytes = int64_t{1} << 20;
 
 std::string DeviceText(const Executor::Options& options) {
   if (options.device == nullptr) {
@@ -520,6 +525,7 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   }
   options.folds_statistics = FoldsStatistics(spec);
   options.transient_gradients = FreesGradients(spec);
+  if (FreesValues(spec)) options.gather_unit_bytes = kGatherUnitBytes;
   return options;
 }
 

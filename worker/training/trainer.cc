@@ -122,6 +122,8 @@ absl::Status Trainer::Run() {
     profiler_.Deliver();
   });
   executor_.UseStatistics(folds_);
+  ParameterGatherer* const gatherer = parameters_.gatherer();
+  if (gatherer != nullptr) executor_.UseGatherer(gatherer);
   absl::Status status = Train();
   if (absl::IsFailedPrecondition(status) &&
       (IsSpoiltByOthers() || scaler_.spoilt_by_others())) {
@@ -129,6 +131,7 @@ absl::Status Trainer::Run() {
   }
   if (changer_.has_value()) changer_->Finish();
   executor_.UseStatistics(nullptr);
+  if (gatherer != nullptr) executor_.UseGatherer(nullptr);
   report.Stop();
   profiler_.Finish();
   send_report();

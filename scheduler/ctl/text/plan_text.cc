@@ -54,6 +54,9 @@ std::vector<Line> LinesOf(const WorkerPlan& worker) {
                                {"waiting gradients", worker.waiting_bytes},
                                {"checkpoint copies", worker.copy_bytes}});
   }
+  if (worker.whole_bytes > 0) {
+    lines.push_back({"whole values", worker.whole_bytes});
+  }
   lines.push_back({"total", worker.memory_bytes()});
   return lines;
 }
@@ -91,6 +94,7 @@ absl::string_view Explain(absl::string_view name) {
       {"updated values", "of the rank's own blocks, or of all"},
       {"waiting gradients", "of other workers, and sums, at most"},
       {"checkpoint copies", "of blocks pushed before they are written"},
+      {"whole values", "at the start, and at the chief to evaluate and export"},
   };
   for (const auto& entry : kAbout) {
     if (entry.name == name) return entry.about;

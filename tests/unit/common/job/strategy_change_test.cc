@@ -82,7 +82,12 @@ TEST(StrategyChangeTest, RefusesByField) {
   EXPECT_THAT(Changed("", "strategy: SHARDED sharding_stage: 2"),
               StartsWith("sharding_stage: 2, but the steps of this job"));
   EXPECT_THAT(Changed("", "strategy: SHARDED sharding_stage: 3"),
-              StartsWith("sharding_stage: 3 is not built"));
+              StartsWith("sharding_stage: 3, but the steps of this job"));
+  EXPECT_THAT(Changed("", "strategy: SHARDED sharding_stage: 4"),
+              StartsWith("sharding_stage: 4 is not known"));
+  EXPECT_THAT(Changed("strategy: SHARDED sharding { stage: 3 }",
+                      "strategy: ALL_REDUCE"),
+              StartsWith("sharding.stage: 3: values are at their owners"));
   EXPECT_THAT(Changed("", "strategy: ALL_REDUCE sharding_stage: 1"),
               StartsWith("sharding_stage: has no meaning for ALL_REDUCE"));
   EXPECT_THAT(Changed("", "strategy: ALL_REDUCE", ConsistencySpec::ASYNC),

@@ -34,6 +34,8 @@ TEST(StrategyRulesTest, TakesEachStrategy) {
         "resources { ps: 2 }",
         "strategy: SHARDED sharding { stage: 1 } non_finite: SKIP_STEP",
         "strategy: SHARDED sharding { stage: 2 }",
+        "strategy: SHARDED sharding { stage: 3 } checkpoint { every_clocks: 5 "
+        "directory: \"/c\" } restart {}",
         "strategy: ALL_REDUCE resources { ps: 2 }",
         "strategy: SHARDED resources { ps: 1 }",
         "strategy: HYBRID resources { ps: 2 workers: 2 } tables { name: \"t\" "
@@ -87,12 +89,28 @@ TEST(StrategyRulesTest, RefusesWhatDoesNotGoWithIt) {
        "sharding: has no meaning for ALL_REDUCE, only for SHARDED"},
       {"sharding {}",
        "sharding: has no meaning for PARAMETER_SERVER, only for SHARDED"},
-      {"strategy: SHARDED sharding { stage: 3 }",
-       "sharding.stage: 3 is not built yet; use 1, which divides the "
-       "optimizer's state, or 2, which divides the gradients, too"},
+      {"strategy: SHARDED sharding { stage: 3 } training { micro_batches: 2 }",
+       "training.micro_batches: 2 is not built for SHARDED, stage 3, which "
+       "gathers values for each use; use 1, or sharding { stage: 2 }"},
+      {"strategy: SHARDED sharding { stage: 3 } training { "
+       "recompute_segments: 3 }",
+       "training.recompute_segments: 3 is not built for SHARDED, stage 3, "
+       "which gathers values for each use; use 1, or sharding { stage: 2 }"},
+      {"strategy: SHARDED sharding { stage: 3 } precision: BFLOAT16",
+       "precision: BFLOAT16 is not built for SHARDED, stage 3, which gathers "
+       "values for each use; use FLOAT32, or sharding { stage: 2 }"},
+      {"strategy: SHARDED sharding { stage: 3 } resources { device: CUDA }",
+       "resources.device: CUDA is not built for SHARDED, stage 3, which "
+       "gathers values for each use; use CPU, or sharding { stage: 2 }"},
+      {"strategy: SHARDED sharding { stage: 3 } resources { ps: 1 }",
+       "resources.ps: 1 reserved for a change to PARAMETER_SERVER, which this "
+       "job cannot make: sharding.stage: 3: values are at their owners alone, "
+       "and other strategies need them at each worker: the strategy of this "
+       "job cannot change; use stage 1 or 2"},
       {"strategy: SHARDED sharding { stage: 4 }",
        "sharding.stage: 4 is not known; use 1, which divides the optimizer's "
-       "state, or 2, which divides the gradients, too"},
+       "state, 2, which divides the gradients, too, or 3, which divides the "
+       "values, too"},
       {"strategy: ALL_REDUCE tables { name: \"t\" scheme: UNIFORM }",
        "tables: do not go with ALL_REDUCE: rows are on ps; use HYBRID or "
        "PARAMETER_SERVER"},

@@ -6,13 +6,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/job_spec_validator.h"
+#include "common/regime/job_regimes.h"
 #include "common/system/file.h"
 #include "common/system/malloc_policy.h"
+#include "common/update/update_spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/assigned_job.h"
@@ -22,6 +26,8 @@
 #include "worker/client/ps_client.h"
 #include "worker/export/job_results.h"
 #include "worker/job/prepared_job.h"
+#include "worker/peers/block_owners.h"
+#include "worker/peers/peer_exchange.h"
 
 namespace syncline::worker {
 namespace {
@@ -278,6 +284,75 @@ TEST(JobPlannerTest, SixteenBitsTakeAsMuchAmongWorkersAsFloat32) {
   EXPECT_NEAR(static_cast<double>(narrow->waiting_bytes),
               static_cast<double>(whole->waiting_bytes),
               0.1 * static_cast<double>(whole->waiting_bytes));
+}
+
+// Eight layers of 1 MiB, 10 MiB in all.
+std::string DeepModel() {
+  std::string signature = "float[N,784] x, float[784,512] w0";
+  std::string body = "h0 = MatMul(x, w0)  t0 = Tanh(h0)\n";
+  for (int i = 1; i <= 8; ++i) {
+    absl::StrAppend(&signature, ", float[512,512] w", i);
+    absl::StrAppend(&body, "h", i, " = MatMul(t", i - 1, ", w", i, ")  t", i,
+                    " = Tanh(h", i, ")\n");
+  }
+  return absl::StrCat("<ir_version: 8, opset_import: [\"\" : 13]>\ndeep (",
+                      signature,
+                      ", float[512,10] w9) => (float[N,10] logits) {\n", body,
+                      "logits = MatMul(t8, w9)\n}\n");
+}
+
+// The executor's and the exchange's own figures, and the sum of Rajbhandari et
+// al.: 16 bytes for each parameter over the ranks, the two largest units, and
+// what others' gradients take on their way.
+TEST(JobPlannerTest, GatheredValuesTakeAShareAndTwoUnits) {
+  JobSpec spec = DigitsJob();
+  spec.set_strategy(SHARDED);
+  spec.mutable_sharding()->set_stage(3);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  spec.mutable_resources()->clear_ps();
+  spec.mutable_resources()->set_workers(4);
+  spec.mutable_model()->mutable_initialize()->RemoveLast();  // of biases
+  spec = WithDefaults(spec);
+  const auto model = *ParseJobModel(spec, DeepModel(), "model");
+  std::vector<std::string> problems;
+  const TrainingGraph training = ResolveTrainingGraph(spec, *model, &problems);
+  ASSERT_THAT(problems, ::testing::IsEmpty());
+  const auto plan = PlanWorker(spec, model, training);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  Executor::Options options = ExecutorOptionsOf(spec, /*evaluates=*/false);
+  const auto executor = Executor::Create(model, training, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  EXPECT_EQ(plan->executor.memory_bytes(), (*executor)->memory_bytes());
+  const int64_t parameters = plan->executor.parameters;
+  EXPECT_EQ(plan->whole_bytes, parameters * 4);
+  // Units are the layers, the first of which is the largest.
+  const int64_t units = (784 * 512 + 512 * 512) * 4;
+  EXPECT_EQ(plan->executor.parameter_bytes, units);
+  EXPECT_EQ(plan->executor.gradient_bytes, 0);
+
+  const BlockMap map = *OwnedBlocks(TensorSizesOf(training), 4);
+  const DenseUpdater::Options update = *ReadUpdate(spec, *ReadRegimes(spec));
+  int64_t most = 0;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    most = std::max(most, PeerExchange::MemoryOf(
+                              update, map, rank, /*replicates=*/false,
+                              /*frees_gradients=*/true, ElementType::kFloat32,
+                              /*checkpoints=*/{})
+                              .bytes());
+  }
+  EXPECT_EQ(plan->updated_bytes + plan->slot_bytes + plan->waiting_bytes, most);
+
+  const int64_t taken =
+      most + (*executor)->memory_bytes() - (*executor)->arena_bytes();
+  const int64_t folds = parameters * 4 * 3 / 4 + (int64_t{2} << 20);
+  const int64_t formula = 16 * parameters / 4 + units + folds;
+  EXPECT_LE(static_cast<double>(taken), 1.1 * static_cast<double>(formula));
+  // Stage 2 has all values besides.
+  spec.mutable_sharding()->set_stage(2);
+  const auto stage2 = PlanWorker(spec, model, training);
+  ASSERT_TRUE(stage2.ok()) << stage2.status();
+  EXPECT_EQ(stage2->executor.parameter_bytes, parameters * 4);
+  EXPECT_EQ(stage2->whole_bytes, 0);
 }
 
 constexpr char kRowsModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
