@@ -1,7 +1,7 @@
 // Measures the strategies against each other, and ALL_REDUCE against PyTorch's
 // DistributedDataParallel: the same SYNC job with two workers, by two ps, by
-// ALL_REDUCE and by SHARDED, one after the other on one cluster of daemons of
-// this machine. All must end with the same bits, which is
+// ALL_REDUCE and by SHARDED, stages 1 and 3, one after the other on one cluster
+// of daemons of this machine. All must end with the same bits, which is
 // checked first. Compared are the samples per second of the training loops:
 // preparing the job, the evaluation at its end and the upload of results are
 // outside.
@@ -53,10 +53,23 @@ mlp (float[N,784] x, float[784,1024] w1, float[1024] b1, float[1024,1024] w2,
            {784, 1024, 1024, 10}}};
 }
 
-JobSpec Job(const Model& model, Strategy strategy, int steps) {
+// A strategy, and of SHARDED its stage.
+struct Way {
+  Strategy strategy = PARAMETER_SERVER;
+  uint32_t stage = 0;
+
+  std::string name() const {
+    return absl::StrCat(Strategy_Name(strategy),
+                        stage > 1 ? absl::StrCat(" stage ", stage) : "");
+  }
+};
+
+JobSpec Job(const Model& model, const Way& way, int steps) {
+  const Strategy strategy = way.strategy;
   JobSpec job = DigitsJob();
-  job.set_name(
-      absl::StrCat("bench-", Strategy_Name(strategy), "-", model.name));
+  job.set_name(absl::StrCat("bench-", Strategy_Name(strategy), way.stage, "-",
+                            model.name));
+  if (way.stage > 0) job.mutable_sharding()->set_stage(way.stage);
   const auto samples = static_cast<uint32_t>(steps * model.batch) * kWorkers;
   job.mutable_data()->mutable_train()->mutable_digits()->set_count(samples);
   job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
@@ -147,30 +160,31 @@ absl::Status RunStrategyBench(const BenchOptions& options, Report* report) {
   report->Set("ps", kPs);
   report->Set("batch", Models()[0].batch);
   const int steps = options.smoke ? 8 : 200;
-  const Strategy strategies[] = {PARAMETER_SERVER, ALL_REDUCE, SHARDED};
+  const Way by_ps = {PARAMETER_SERVER};
+  const Way by_all_reduce = {ALL_REDUCE};
+  const Way ways[] = {by_ps, by_all_reduce, {SHARDED, 1}, {SHARDED, 3}};
   for (const Model& model : Models()) {
     if (model.name.find(options.only) == std::string::npos) continue;
-    const auto name_of = [&](Strategy strategy) {
-      return absl::StrCat(model.name, " ", Strategy_Name(strategy));
+    const auto name_of = [&](const Way& way) {
+      return absl::StrCat(model.name, " ", way.name());
     };
     const std::string ddp =
         absl::StrCat(model.name, " DistributedDataParallel");
     bool has_ddp = true;
     for (int i = 0; i < options.repetitions; ++i) {
       std::string trained;
-      for (const Strategy strategy : strategies) {
+      for (const Way& way : ways) {
         SYNCLINE_ASSIGN_OR_RETURN(
             const Result result,
-            Train(&cluster, Job(model, strategy, steps), model));
+            Train(&cluster, Job(model, way, steps), model));
         if (trained.empty()) trained = result.trained;
         if (result.trained != trained) {
-          return absl::InternalError(absl::StrCat(name_of(strategy),
-                                                  " ends with other bits than ",
-                                                  name_of(strategies[0])));
+          return absl::InternalError(absl::StrCat(
+              name_of(way), " ends with other bits than ", name_of(by_ps)));
         }
-        report->Add(name_of(strategy), "samples/s", result.samples_per_second);
+        report->Add(name_of(way), "samples/s", result.samples_per_second);
         for (const auto& [part, milliseconds] : result.parts) {
-          report->Add(absl::StrCat(name_of(strategy), ": ", part), "ms/step",
+          report->Add(absl::StrCat(name_of(way), ": ", part), "ms/step",
                       milliseconds);
         }
       }
@@ -185,12 +199,13 @@ absl::Status RunStrategyBench(const BenchOptions& options, Report* report) {
       report->Add(ddp, "samples/s", *by_ddp);
     }
     if (has_ddp) {
-      report->AddRatio(absl::StrCat(name_of(ALL_REDUCE), " / DDP"),
-                       name_of(ALL_REDUCE), ddp, 2.0);
+      report->AddRatio(absl::StrCat(name_of(by_all_reduce), " / DDP"),
+                       name_of(by_all_reduce), ddp, 2.0);
     }
-    for (const Strategy strategy : {ALL_REDUCE, SHARDED}) {
-      report->AddRatio(absl::StrCat(name_of(strategy), " / ps"),
-                       name_of(strategy), name_of(PARAMETER_SERVER), 1.0);
+    for (const Way& way : ways) {
+      if (way.strategy == PARAMETER_SERVER) continue;
+      report->AddRatio(absl::StrCat(name_of(way), " / ps"), name_of(way),
+                       name_of(by_ps), 1.0);
     }
   }
   return absl::OkStatus();
