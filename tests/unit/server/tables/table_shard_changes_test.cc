@@ -50,7 +50,7 @@ TEST(TableShardChangesTest, AreAllThatHasChangedSinceACut) {
   size_t all_rows = 0;
   size_t gone_rows = 0;
   uint64_t loaded = 0;
-  for (int seed = 1; seed <= SeedCount(24); ++seed) {
+  for (int seed = 1; seed <= SeedCount(10); ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
     TableOptions options = TestTableOptions();
