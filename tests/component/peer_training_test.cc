@@ -55,6 +55,25 @@ normalised (
   logits = Gemm (hidden2, w3, b3)
 })";
 
+// Layers of about 1 MiB: in stage 3 of SHARDED each is a unit, and the two in
+// the middle are gathered for forward and for backward.
+constexpr char kDeep[] = R"(
+<ir_version: 8, opset_import: ["" : 13]>
+deep (
+  float[N, 784] x, float[784, 400] w1, float[400] b1, float[400, 700] w2,
+  float[700] b2, float[700, 400] w3, float[400] b3, float[400, 10] w4,
+  float[10] b4
+) => (float[N, 10] logits)
+{
+  sum1 = Gemm (x, w1, b1)
+  hidden1 = Tanh (sum1)
+  sum2 = Gemm (hidden1, w2, b2)
+  hidden2 = Tanh (sum2)
+  sum3 = Gemm (hidden2, w3, b3)
+  hidden3 = Tanh (sum3)
+  logits = Gemm (hidden3, w4, b4)
+})";
+
 void Initialize(const char* pattern, float value, JobSpec* spec) {
   InitializerRule* const rule = spec->mutable_model()->add_initialize();
   rule->set_pattern(pattern);
@@ -150,6 +169,19 @@ TEST_F(PeerTrainingTest, AnMlpWithEachOptimizer) {
         optimizer, spec.mutable_optimizer()));
     ExpectTheSame(spec, MlpModel(784, 32, 10),
                   {optimizer == std::string("kind: ADAM") ? 4u : 2u});
+  }
+}
+
+TEST_F(PeerTrainingTest, ANetOfManyUnits) {
+  for (const char* const optimizer :
+       {"kind: ADAM", "kind: LAMB clip_norm: 1"}) {
+    SCOPED_TRACE(optimizer);
+    JobSpec spec = Digits();
+    spec.mutable_optimizer()->Clear();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        optimizer, spec.mutable_optimizer()));
+    ExpectTheSame(spec, kDeep,
+                  {optimizer == std::string("kind: ADAM") ? 4u : 3u});
   }
 }
 
