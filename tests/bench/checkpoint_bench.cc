@@ -1,11 +1,13 @@
 // A checkpoint of one shard against the same bytes written and synced by a
-// plain loop, and a restore into two ps against reading the bytes: all of it in
-// this process, on the disk of the temporary folder, caches dropped before
+// plain loop, a restore into two ps against reading the bytes, and a checkpoint
+// of a table after 1 % of its rows changed against one of all rows: all of it
+// in this process, on the disk of the temporary folder, caches dropped before
 // reads.
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +23,7 @@
 #include "common/rpc/grpc_status.h"
 #include "common/system/file.h"
 #include "common/system/file_descriptor.h"
+#include "common/wire/table_map.h"
 #include "server/checkpoint/restore.h"
 #include "tests/bench/benchmarks.h"
 #include "tests/testing/ps_fixture.h"
@@ -67,11 +70,12 @@ absl::Status InitBlocks(PsFixture* fixture, const PlainWorker& chief) {
 // From the announcement of the cut until the part is synced.
 absl::StatusOr<CheckpointManifest> Checkpoint(PsFixture* fixture,
                                               const PlainWorker& chief,
-                                              uint64_t cut_id) {
+                                              uint64_t cut_id,
+                                              int64_t clock = 0) {
   BeginCutRequest begin;
   *begin.mutable_caller() = chief.caller();
   begin.set_cut_id(cut_id);
-  begin.add_clocks(0);
+  begin.add_clocks(clock);
   begin.set_hold_seconds(60);
   begin.set_purpose(CHECKPOINT_STATE);
   BeginCutResponse begun;
@@ -81,7 +85,7 @@ absl::StatusOr<CheckpointManifest> Checkpoint(PsFixture* fixture,
   *await.mutable_caller() = chief.caller();
   await.set_cut_id(cut_id);
   await.set_wait_seconds(absl::ToDoubleSeconds(kWaitMax));
-  CheckpointParts parts{.cut_id = cut_id, .clocks = {0}};
+  CheckpointParts parts{.cut_id = cut_id, .clocks = {clock}};
   SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture->stub(0).AwaitCheckpoint(
       MakeContext(absl::Now() + kWaitMax).get(), await,
       &parts.shards.emplace_back())));
@@ -163,6 +167,111 @@ absl::StatusOr<double> Restore(PsFixture* two, JobAssignment assignment,
   return seconds;
 }
 
+// --- Rows --------------------------------------------------------------------
+
+constexpr uint32_t kRowDim = 16;
+constexpr int64_t kRowsAPush = 20'000;
+
+PsFixture::Options RowsJob(const std::string& folder) {
+  PsFixture::Options options;
+  options.tensor_sizes = {1};
+  options.table_dims = {kRowDim};
+  options.table_memory_bytes = uint64_t{4} << 30;
+  options.spec = [folder](JobSpec* spec) {
+    spec->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+    TableSpec* const table = spec->add_tables();
+    table->set_name("emb");
+    table->mutable_optimizer()->set_kind(OptimizerSpec::ADAGRAD);
+    spec->mutable_checkpoint()->set_every_clocks(1);
+    spec->mutable_checkpoint()->set_full_tables_every(1000);
+    spec->mutable_checkpoint()->set_directory(folder);
+  };
+  return options;
+}
+
+// One clock: a gradient for each of the keys [begin, end).
+absl::Status PushRows(PsFixture* fixture, const PlainWorker& chief,
+                      const TableMap& map, int64_t clock, int64_t begin,
+                      int64_t end) {
+  std::vector<int64_t> keys;
+  for (int64_t key = begin; key < end; ++key) keys.push_back(key);
+  std::sort(keys.begin(), keys.end(),
+            [&](int64_t a, int64_t b) { return map.Before(a, b); });
+  std::vector<SlotRun> runs;
+  SYNCLINE_RETURN_IF_ERROR(map.CutBySlot(keys, 0, &runs));
+  PushRequest request;
+  PushHeader* const header = request.mutable_header();
+  *header->mutable_caller() = chief.caller();
+  header->set_clock(clock);
+  header->set_sample_count(1);
+  header->set_blocks_in_clock(static_cast<uint32_t>(runs.size()));
+  header->add_tables()->set_rows(static_cast<uint32_t>(keys.size()));
+  const std::vector<float> values(keys.size() * kRowDim, 0.5f);
+  request.mutable_payload()->append(reinterpret_cast<const char*>(keys.data()),
+                                    keys.size() * sizeof(int64_t));
+  request.mutable_payload()->append(
+      reinterpret_cast<const char*>(values.data()),
+      values.size() * sizeof(float));
+  PushResponse response;
+  return FromGrpcStatus(fixture->stub(0).Push(
+      MakeContext(absl::Now() + kWaitMax).get(), request, &response));
+}
+
+// A checkpoint after each 1 % of the rows against the first, of all of them.
+absl::Status RunRowsBench(const BenchOptions& options, Report* report) {
+  const int64_t rows = options.smoke ? 20'000 : 1'000'000;
+  const TempDir dir;
+  PsFixture fixture(RowsJob(dir.path()));
+  const PlainWorker chief(&fixture, 0);
+  SYNCLINE_RETURN_IF_ERROR(InitBlocks(&fixture, chief));
+  SYNCLINE_ASSIGN_OR_RETURN(const TableMap map,
+                            TableMap::Create(TableMap::DefaultSlots(1), 1));
+  int64_t clock = 0;
+  const auto push = [&](int64_t begin, int64_t end) -> absl::Status {
+    for (; begin < end; begin += kRowsAPush) {
+      SYNCLINE_RETURN_IF_ERROR(PushRows(&fixture, chief, map, clock++, begin,
+                                        std::min(begin + kRowsAPush, end)));
+    }
+    return absl::OkStatus();
+  };
+  uint64_t cut_id = 0;
+  const auto checkpoint = [&](uint64_t* bytes,
+                              double* seconds) -> absl::Status {
+    const absl::Time begin = absl::Now();
+    SYNCLINE_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                              Checkpoint(&fixture, chief, ++cut_id, clock));
+    *seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+    *bytes = manifest.shards(0).bytes();
+    SYNCLINE_RETURN_IF_ERROR(End(&fixture, chief, cut_id));
+    SYNCLINE_ASSIGN_OR_RETURN(const std::string encoded,
+                              EncodeManifest(manifest));
+    return WriteManifest(
+        dir.File(absl::StrCat(manifest.job_id(), "/",
+                              CheckpointName{clock, cut_id}.ToString())),
+        encoded);
+  };
+  SYNCLINE_RETURN_IF_ERROR(push(0, rows));
+  uint64_t all_bytes = 0;
+  double all_seconds = 0;
+  SYNCLINE_RETURN_IF_ERROR(checkpoint(&all_bytes, &all_seconds));
+  for (int i = 0; i < options.repetitions; ++i) {
+    SYNCLINE_RETURN_IF_ERROR(push(i * rows / 100, (i + 1) * rows / 100));
+    uint64_t bytes = 0;
+    double seconds = 0;
+    SYNCLINE_RETURN_IF_ERROR(checkpoint(&bytes, &seconds));
+    report->Add("checkpoint of all rows", "MiB",
+                static_cast<double>(all_bytes) / kMiB);
+    report->Add("checkpoint of 1 % of them", "MiB",
+                static_cast<double>(bytes) / kMiB);
+    report->Add("all rows written", "s", all_seconds);
+    report->Add("1 % written", "s", seconds);
+  }
+  report->Set("rows", rows);
+  report->AddRatio("1 % of the rows / all rows", "checkpoint of 1 % of them",
+                   "checkpoint of all rows", AtMost(0.05));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunCheckpointBench(const BenchOptions& options, Report* report) {
@@ -213,7 +322,7 @@ absl::Status RunCheckpointBench(const BenchOptions& options, Report* report) {
                    "written and synced", 0.7);
   report->AddRatio("restore / read cold", "restore into 2 ps", "read cold",
                    AtMost(2));
-  return absl::OkStatus();
+  return RunRowsBench(options, report);
 }
 
 }  // namespace syncline

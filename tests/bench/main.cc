@@ -58,7 +58,7 @@ constexpr Benchmark kBenchmarks[] = {
      RunSpillBench},
     {"checkpoint",
      "a checkpoint against the same bytes written and synced; a restore into "
-     "two ps against reading them",
+     "two ps against reading them; one of changed rows against one of all",
      RunCheckpointBench},
     {"step", "one training step on this machine against PyTorch's",
      RunStepBench},
