@@ -64,6 +64,19 @@ std::string RuleThatLedTo(const Regime& regime, const Regime& before,
   return "";
 }
 
+// The prefix of what the job has made by itself, if it tries regimes and may
+// have come to this one so; else empty.
+std::string PrefixOfTrials(const Regime& regime, const JobStatus& job) {
+  if (!job.spec().has_auto_regime()) return "";
+  const auto tried =
+      AutoRegimesOf(job.spec(), static_cast<uint32_t>(job.workers_size()));
+  const bool is_tried =
+      tried.ok() && absl::c_any_of(*tried, [&](const Regime& known) {
+        return TrainTheSame(known, regime);
+      });
+  return is_tried ? kAutoReason : "";
+}
+
 }  // namespace
 
 std::vector<Regime> RegimesInForce(const JobStatus& job) {
@@ -148,8 +161,10 @@ bool TakeRegimesOf(const FoundCheckpoint& found, absl::Time now,
     RegimeTransition entry;
     *entry.mutable_regime() = theirs[i];
     *entry.mutable_time() = ToTimestamp(now);
-    // Else the next attempt would apply the rule again, at another clock.
+    // Else the next attempt would apply the rule again, at another clock, or
+    // would try nothing any more.
     entry.set_reason(absl::StrCat(
+        PrefixOfTrials(theirs[i], *job),
         i == 0 ? "" : RuleThatLedTo(theirs[i], theirs[i - 1], *job),
         "as the checkpoint at clock ", clock, " says"));
     MakeRoom(job);

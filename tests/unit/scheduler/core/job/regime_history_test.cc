@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/auto_regime_rules.h"
 #include "common/job/regime_rules.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -198,6 +199,32 @@ TEST_F(RegimeHistoryTest, RulesBehindACheckpointAreNotAppliedAgain) {
   EXPECT_FALSE(policy.Next().has_value());
   policy.OnClock(50, 0);
   EXPECT_TRUE(policy.Next().has_value());
+}
+
+// Trials that the record lacks are the job's own, so it goes on to try.
+TEST_F(RegimeHistoryTest, TrialsBehindACheckpointEndNone) {
+  job_.mutable_spec()->mutable_auto_regime();
+  job_.add_workers();
+  job_.add_workers();
+  const auto tried = AutoRegimesOf(job_.spec(), 2);
+  ASSERT_TRUE(tried.ok()) << tried.status();
+  FoundCheckpoint found;
+  found.mutable_checkpoint()->set_clock(40);
+  *found.add_regimes() = RegimesInForce(job_)[0];
+  *found.add_regimes() = tried->back();
+  found.mutable_regimes(1)->set_first_clock(11);
+  EXPECT_TRUE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_EQ(RegimesInForce(job_).size(), 2u);
+  EXPECT_EQ(job_.regimes().rbegin()->reason(),
+            "auto: as the checkpoint at clock 40 says");
+  EXPECT_FALSE(WasChangedByOthers(job_));
+  // A regime that is none of these is somebody else's.
+  *found.add_regimes() = *found.regimes().rbegin();
+  found.mutable_regimes(2)->set_first_clock(31);
+  found.mutable_regimes(2)->set_learning_rate_factor(0.125);
+  EXPECT_TRUE(TakeRegimesOf(found, now_, &job_));
+  EXPECT_EQ(RegimesInForce(job_).size(), 3u);
+  EXPECT_TRUE(WasChangedByOthers(job_));
 }
 
 }  // namespace
