@@ -24,6 +24,8 @@ inline constexpr int64_t kTrialClocksMin = 10;
 
 // The reason of each RegimeTransition that a job has made by itself begins so.
 inline constexpr char kAutoReason[] = "auto: ";
+// That of a regime which is tried goes on so.
+inline constexpr char kTrialBegin[] = "trying ";
 
 // The regimes that a job with so many workers tries, the one that it begins in
 // first; no two of them train the same. Errors: InvalidArgument, with the path

@@ -142,7 +142,7 @@ void AutoRegimes::TryNext(int64_t clock) {
     results_.push_back({.candidate = candidate, .before = before_});
     state_ = State::kToTrial;
     return AskFor(candidate, /*at=*/0,
-                  absl::StrCat("trying ", regimes_[candidate].name, " for ",
+                  absl::StrCat(kTrialBegin, regimes_[candidate].name, " for ",
                                options_.plan.window, " clocks"));
   }
   Decide();

@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/job/elastic_validator.h"
 #include "common/job/regime_rules.h"
@@ -104,11 +103,24 @@ absl::StatusOr<SchedulerMessage> Job::RequestRegime(
         "job ", id(), " has changed its regime ", regimes.size() - 1,
         " times, which is the most there are"));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const Regime next,
-      ChangedRegime(status_.spec(),
-                    static_cast<uint32_t>(status_.workers_size()),
-                    regimes.back(), request.change()));
+  const auto changed = [&](const Regime& from) {
+    return ChangedRegime(status_.spec(),
+                         static_cast<uint32_t>(status_.workers_size()), from,
+                         request.change());
+  };
+  const absl::StatusOr<Regime> asked = changed(regimes.back());
+  if (!asked.ok()) {
+    // What the job only tries it leaves again by itself.
+    const std::string trial = TrialInForce(status_);
+    if (trial.empty() || regimes.size() < 2 ||
+        !changed(regimes[regimes.size() - 2]).ok()) {
+      return asked.status();
+    }
+    return absl::AbortedError(absl::StrCat(
+        asked.status().message(), "; it only tries that (", trial,
+        "): try again when `synctl get ", id(), "` shows that it is over"));
+  }
+  const Regime& next = *asked;
   const ConsistencySpec::Mode mode = next.consistency().mode();
   if (mode != ConsistencySpec::SYNC &&
       mode != ConsistencySpec::MODE_UNSPECIFIED) {

@@ -181,4 +181,15 @@ bool WasChangedByOthers(const JobStatus& job) {
   });
 }
 
+std::string TrialInForce(const JobStatus& job) {
+  for (int i = job.regimes_size() - 1; i >= 0; --i) {
+    const RegimeTransition& entry = job.regimes(i);
+    if (!entry.error().empty() || IsStay(job.regimes(), i)) continue;
+    const bool is_trial = absl::StartsWith(
+        entry.reason(), absl::StrCat(kAutoReason, kTrialBegin));
+    return is_trial ? entry.reason() : "";
+  }
+  return "";
+}
+
 }  // namespace syncline::scheduler

@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_CORE_JOB_REGIME_HISTORY_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -40,6 +41,10 @@ bool TakeRegimesOf(const FoundCheckpoint& found, absl::Time now,
 // Somebody, in any attempt, has changed how the job trains, but for what it
 // tries by itself (JobSpec.auto_regime).
 bool WasChangedByOthers(const JobStatus& job);
+
+// The reason of the regime in force where the job only tries it
+// (JobSpec.auto_regime), and goes back by itself; empty: it does not.
+std::string TrialInForce(const JobStatus& job);
 
 }  // namespace syncline::scheduler
 

@@ -253,5 +253,34 @@ TEST_F(JobRegimeTest, AUsersChangeEndsTheTrialsOfLaterAttempts) {
   }
 }
 
+// "The job trains so already" would be wrong as soon as the trial is over.
+TEST_F(JobRegimeTest, ARegimeThatIsOnlyTriedIsNotTheJobsYet) {
+  StartAndRun();
+  const auto report = [&](int64_t clock, ConsistencySpec::Mode mode,
+                          const std::string& reason) {
+    WorkerReport told;
+    RegimeTransition* const transition = told.mutable_regime();
+    transition->set_reason(reason);
+    transition->mutable_time()->set_seconds(clock);
+    transition->mutable_regime()->set_first_clock(clock);
+    transition->mutable_regime()->mutable_consistency()->set_mode(mode);
+    job_.OnReport(kChief, told, now_, &actions_);
+  };
+  report(7, ConsistencySpec::ASYNC, "auto: trying ASYNC for 50 clocks");
+  const absl::Status tried = Request(ConsistencySpec::ASYNC).status();
+  EXPECT_EQ(tried.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(tried.message()),
+              HasSubstr("trains so already: ASYNC"));
+  EXPECT_THAT(std::string(tried.message()),
+              HasSubstr("; it only tries that (auto: trying ASYNC for 50 "
+                        "clocks): try again when"));
+  // A change that this job can never make is refused for good.
+  EXPECT_EQ(Request(ConsistencySpec::SYNC_WITH_BACKUPS).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  report(57, ConsistencySpec::SYNC,
+         "auto: back to SYNC after 50 clocks of ASYNC");
+  EXPECT_TRUE(Request(ConsistencySpec::ASYNC).ok());
+}
+
 }  // namespace
 }  // namespace syncline::scheduler
