@@ -215,7 +215,8 @@ void AutoRegimes::OnStep(int64_t clock, absl::Duration took,
 void AutoRegimes::OnTrialStep(std::optional<double> loss) {
   if (!loss.has_value() || leaving_) return;
   if (!std::isfinite(*loss)) {
-    return Leave("was left, its loss is not finite", /*for_good=*/true);
+    return Leave("was left, its loss or its gradient is not finite",
+                 /*for_good=*/true);
   }
   ++losses_;
   mean_ = losses_ == 1 ? *loss : mean_ + kMeanWeight * (*loss - mean_);

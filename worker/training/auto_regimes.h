@@ -64,7 +64,8 @@ class AutoRegimes {
   std::optional<Action> Next(int64_t clock);
 
   // The chief has made step `clock`, in so long, with this mean loss of its
-  // samples; NaN: it was not finite; none: it had no sample.
+  // samples; NaN: the step was left out, since its loss or its gradient was not
+  // finite; none: it had no sample.
   void OnStep(int64_t clock, absl::Duration took, std::optional<double> loss);
 
   // What has become of the change that Next has asked for: it is in force, from
