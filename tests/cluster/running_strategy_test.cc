@@ -83,7 +83,7 @@ TEST_F(RunningStrategyTest, EndsWithTheBitsOfAJobThatKeepsItsPs) {
   EXPECT_THAT(Regime(id, {"--mode", "async"}, 1),
               HasSubstr("change to PARAMETER_SERVER first"));
   EXPECT_THAT(Regime(id, {"--strategy", "sharded", "--sharding-stage", "3"}, 1),
-              HasSubstr("sharding_stage: 3 is not built"));
+              HasSubstr("the steps of this job are planned for 1"));
   EXPECT_THAT(Regime(id, {"--strategy", "sharded"}), HasSubstr("SHARDED SYNC"));
   EXPECT_THAT(Regime(id, {"--strategy", "parameter-server"}),
               HasSubstr("SYNC"));
