@@ -1,5 +1,7 @@
 #include "worker/training/local_rounds.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
@@ -13,9 +15,14 @@ constexpr int kActivitiesPerTimeout = 8;
 
 }  // namespace
 
-LocalRounds::LocalRounds(const PreparedJob& job, const Rounds& rounds,
-                         int64_t clocks_total, ParameterExchange* parameters)
-    : job_(job), rounds_(rounds), parameters_(*parameters) {
+LocalRounds::LocalRounds(
+    const PreparedJob& job, const Rounds& rounds, int64_t clocks_total,
+    ParameterExchange* parameters,
+    std::function<void(const std::string& what)> on_activity)
+    : job_(job),
+      rounds_(rounds),
+      parameters_(*parameters),
+      on_activity_(std::move(on_activity)) {
   job_.local->SetTotalClocks(clocks_total);
   if (!job_.is_chief() || rounds_.steps_per_epoch >= rounds_.steps_of_clock) {
     return;
@@ -52,6 +59,7 @@ absl::StatusOr<LocalRounds::Round> LocalRounds::Run(int64_t clock,
     SYNCLINE_RETURN_IF_ERROR(Report(clock, k + 1, steps));
   }
   local.End(round.samples);
+  if (std::exchange(has_told_, false) && on_activity_) on_activity_("");
   return round;
 }
 
@@ -62,6 +70,11 @@ absl::Status LocalRounds::Report(int64_t clock, int64_t done, int64_t total) {
   const absl::Time now = MonotonicNow();
   if (done == total || now < told_at_ + period) return absl::OkStatus();
   told_at_ = now;
+  if (on_activity_) {
+    has_told_ = true;
+    on_activity_(absl::StrCat("local step ", done, " of ", total,
+                              " of the round of clock ", clock));
+  }
   return parameters_.ReportActivity(clock, "local steps",
                                     static_cast<uint64_t>(done),
                                     static_cast<uint64_t>(total));

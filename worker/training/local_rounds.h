@@ -2,6 +2,8 @@
 #define SYNCLINE_WORKER_TRAINING_LOCAL_ROUNDS_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -25,9 +27,12 @@ namespace syncline::worker {
 class LocalRounds {
  public:
   // `job`, which has `local`, and `parameters` outlive this. `clocks_total`:
-  // the job's, for schedules that end with it.
+  // the job's, for schedules that end with it. `on_activity` hears of the local
+  // steps of a round that takes long, in words; empty: the round is over. May
+  // be null.
   LocalRounds(const PreparedJob& job, const Rounds& rounds,
-              int64_t clocks_total, ParameterExchange* parameters);
+              int64_t clocks_total, ParameterExchange* parameters,
+              std::function<void(const std::string& what)> on_activity);
 
   struct Round {
     uint64_t samples = 0;
@@ -46,7 +51,9 @@ class LocalRounds {
   const PreparedJob& job_;
   const Rounds rounds_;
   ParameterExchange& parameters_;
+  const std::function<void(const std::string& what)> on_activity_;
   absl::Time told_at_ = absl::InfinitePast();
+  bool has_told_ = false;  // of the present round
 };
 
 }  // namespace syncline::worker

@@ -97,7 +97,7 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
   }
   if (job.local != nullptr) {
     local_.emplace(job, prefetcher_.rounds(), epochs_.clocks_total,
-                   &parameters_);
+                   &parameters_, options_.on_activity);
   }
   if (job.rows != nullptr) {
     rows_.emplace(job, epochs_.clocks_total, &prefetcher_, &parameters_,

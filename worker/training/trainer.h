@@ -65,8 +65,8 @@ class Trainer {
         nullptr;
     // The chief's evaluations, from the training thread.
     OnEvaluation on_evaluation;
-    // The evaluation that is going on, in words; empty: it is over. From the
-    // training thread.
+    // The evaluation, or the long round of local steps, that is going on, in
+    // words; empty: it is over. From the training thread.
     std::function<void(const std::string& what)> on_activity;
     // The chief's: what becomes of the job's checkpoints.
     Checkpointer::Options checkpoints;

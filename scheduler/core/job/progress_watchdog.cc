@@ -17,6 +17,10 @@ bool IsEvaluation(absl::string_view activity) {
   return absl::StartsWith(activity, "evaluating");
 }
 
+bool IsLocalStep(absl::string_view activity) {
+  return absl::StartsWith(activity, "local step ");
+}
+
 }  // namespace
 
 bool ProgressWatchdog::IsFinishing(const Watched& watched) {
@@ -31,8 +35,9 @@ bool ProgressWatchdog::Works(const Watched& watched) {
 
 absl::Time ProgressWatchdog::MovedAt(const Watched& watched) const {
   if (IsFinishing(watched)) return std::max(watched.moved, anyone_moved_);
-  return holds_workers_ ? std::max(watched.moved, evaluation_moved_)
-                        : watched.moved;
+  // Workers that have ended their round wait for those that have not.
+  const absl::Time moved = std::max(watched.moved, local_step_moved_);
+  return holds_workers_ ? std::max(moved, evaluation_moved_) : moved;
 }
 
 void ProgressWatchdog::Begin(const Member& member, int64_t clocks,
@@ -60,13 +65,15 @@ void ProgressWatchdog::OnReport(uint64_t incarnation,
     watched.moved = evaluation_moved_ = anyone_moved_ = now;
   }
   if (!report.has_activity()) return;
-  const bool counts = IsFinishing(watched) || IsEvaluation(report.activity());
+  const bool counts = IsFinishing(watched) || IsEvaluation(report.activity()) ||
+                      IsLocalStep(report.activity());
   const std::string activity(
       counts ? Utf8Prefix(report.activity(), kActivityBytesMax) : "");
   if (activity == watched.activity) return;
   if (IsEvaluation(activity) || IsEvaluation(watched.activity)) {
     evaluation_moved_ = now;
   }
+  if (IsLocalStep(activity)) local_step_moved_ = now;
   watched.activity = activity;
   watched.moved = anyone_moved_ = now;
 }

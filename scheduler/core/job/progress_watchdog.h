@@ -19,15 +19,16 @@ namespace syncline::scheduler {
 // A worker works from Begin to End. The evaluator works while its latest
 // activity begins with "evaluating", and from its final evaluation to End.
 // Closing a clock and an evaluation are progress. So is an activity that
-// differs from the last one: one that begins with "evaluating" at any time,
-// every one after the last clock or the final evaluation, where a member writes
-// and stores results. Other activities do not count, and have limits of their
-// own.
+// differs from the last one: one that begins with "evaluating" or "local step"
+// at any time, every one after the last clock or the final evaluation, where a
+// member writes and stores results. Other activities do not count, and have
+// limits of their own.
 //
 // An evaluation may hold all workers at its cut, so it counts as progress of
 // every member; one of a checkpoint holds none, and does not. A worker that has
-// closed its last clock may wait for the slowest one, so all progress of all
-// members counts as its own.
+// made its local steps waits for those that have not, so theirs count as its
+// own. One that has closed its last clock may wait for the slowest one, so all
+// progress of all members counts as its own.
 class ProgressWatchdog {
  public:
   // `holds_workers`: an evaluation may hold them, as it does unless the job's
@@ -68,6 +69,7 @@ class ProgressWatchdog {
   const bool holds_workers_;
   std::map<uint64_t, Watched> members_;  // by incarnation
   absl::Time evaluation_moved_ = absl::InfinitePast();
+  absl::Time local_step_moved_ = absl::InfinitePast();
   absl::Time anyone_moved_ = absl::InfinitePast();
 };
 

@@ -81,16 +81,17 @@ void RegimePolicy::OnEvaluation(const Evaluation& evaluation) {
     if (!when.has_plateau()) return std::string();
     const RegimeRule::Plateau& plateau = when.plateau();
     const bool improved =
-        !best_loss_.has_value() ||
-        loss < *best_loss_ - std::abs(*best_loss_) * plateau.min_improvement();
+        !rule->best_loss.has_value() ||
+        loss < *rule->best_loss -
+                   std::abs(*rule->best_loss) * plateau.min_improvement();
+    if (improved) rule->best_loss = loss;
     rule->evaluations = improved ? 0 : rule->evaluations + 1;
     if (rule->evaluations < static_cast<int>(plateau.evaluations())) {
       return std::string();
     }
-    return absl::StrCat("no improvement of the test loss ", *best_loss_, " in ",
-                        rule->evaluations, " evaluations");
+    return absl::StrCat("no improvement of the test loss ", *rule->best_loss,
+                        " in ", rule->evaluations, " evaluations");
   });
-  best_loss_ = std::min(loss, best_loss_.value_or(loss));
 }
 
 void RegimePolicy::OnWork(uint32_t rank, int64_t clock, double seconds,

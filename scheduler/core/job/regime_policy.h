@@ -43,8 +43,11 @@ class RegimePolicy {
   struct Rule {
     RegimeRule spec;
     bool applied = false;
-    std::string why;      // not empty: its condition has come true
-    int evaluations = 0;  // without an improvement, in a row
+    std::string why;  // not empty: its condition has come true
+    // PLATEAU: the test loss of the last improvement, and the evaluations
+    // since.
+    std::optional<double> best_loss;
+    int evaluations = 0;
   };
   // Of one worker in the present window.
   struct Work {
@@ -62,7 +65,6 @@ class RegimePolicy {
   std::vector<double> StepSeconds() const;
 
   std::vector<Rule> rules_;
-  std::optional<double> best_loss_;
   std::vector<Work> work_;  // by rank
   absl::Time window_began_ = absl::InfinitePast();
 };

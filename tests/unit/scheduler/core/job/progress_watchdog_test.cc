@@ -168,6 +168,19 @@ TEST_F(ProgressWatchdogTest, ALongEvaluationThatMovesIsEverybodysProgress) {
                              HasSubstr("evaluating, 29 of 30")));
 }
 
+// The chief has made its local steps, and waits for the worker.
+TEST_F(ProgressWatchdogTest, LocalStepsAreProgressOfARound) {
+  BeginAll();
+  for (int done = 1; done < 30; ++done) {
+    now_ += kLimit / 10;
+    Does(kWorker, "local step " + std::to_string(done) + " of 30 of the round");
+    EXPECT_EQ(Check(), "");
+  }
+  now_ += kLimit + absl::Seconds(1);
+  EXPECT_THAT(Check(), AllOf(HasSubstr("worker 0 at h:1"),
+                             HasSubstr("local step 29 of 30")));
+}
+
 // One of a checkpoint holds none.
 TEST_F(ProgressWatchdogTest, AnEvaluationThatHoldsNobodyExcusesNobody) {
   ProgressWatchdog watchdog(kLimit, /*holds_workers=*/false);

@@ -73,12 +73,14 @@ TEST_F(RegimePolicyTest, Plateau) {
                     then { mode: SYNC } })");
   Evaluate(1.0);
   Evaluate(0.95);  // not by a tenth
-  Evaluate(0.8);   // better than 0.95 by more
+  Evaluate(0.89);  // of 1, by more
+  Evaluate(0.85);
+  Evaluate(0.8);  // less than a tenth better than the one before, but not 0.89
   Evaluate(0.79);
   EXPECT_EQ(Next(), "");
   Evaluate(0.81);
   EXPECT_EQ(Next(),
-            "rule 1: no improvement of the test loss 0.79 in 2 evaluations");
+            "rule 1: no improvement of the test loss 0.8 in 2 evaluations");
 }
 
 TEST_F(RegimePolicyTest, AStragglerIsSlowForAMinute) {
