@@ -333,9 +333,10 @@ mode: optimizer LAMB, training.sync_batch_statistics, precision FLOAT16,
 tables.cache_clocks, and strategies without ps.
 
 A change of the strategy moves values and the optimizer's state, in sync alone: the
-job ends with the bits of one that kept its strategy. Not with tables, 16 bits on
-the wire, training.sync_batch_statistics, stop, or an evaluator in the cluster; to
-parameter-server only where the job has reserved ps (resources.ps).
+job ends with the bits of one that kept its strategy. Not with tables, groups,
+training.sync_batch_statistics, stop, or an evaluator in the cluster; with 16 bits on
+the wire between parameter-server and all-reduce alone; to parameter-server only where
+the job has reserved ps (resources.ps).
 
 Examples:
   synctl regime j-0001 --mode async
