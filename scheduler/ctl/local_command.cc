@@ -19,6 +19,7 @@
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/local_cluster.h"
+#include "scheduler/ctl/start_command.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
 #include "scheduler/ctl/text/weights_text.h"
@@ -34,6 +35,8 @@ constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kGrace = absl::Seconds(5);
 // How long a job may take to end after Ctrl-C, or after a daemon has died.
 constexpr absl::Duration kEndTimeout = absl::Seconds(15);
+// The first job of a scheduler with no state, as that of each run is.
+constexpr char kJobId[] = "j-0001";
 
 // A folder of its own for each run: one that has files already belongs to
 // another.
@@ -72,9 +75,49 @@ int ThreadsPerWorker(const LocalOptions& options, int workers) {
 }
 
 absl::Status CheckEvaluator(const LocalOptions& options, const JobSpec& spec) {
-  if (!options.evaluator || spec.data().has_test()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "--evaluator: the job has no data.test, so there is nothing to evaluate");
+  if (options.evaluator && !spec.data().has_test()) {
+    return absl::InvalidArgumentError(
+        "--evaluator: the job has no data.test, so there is nothing to "
+        "evaluate");
+  }
+  if (!options.evaluator && spec.evaluate().checkpoints()) {
+    return absl::InvalidArgumentError(
+        "evaluate.checkpoints: needs an evaluator; start one with --evaluator");
+  }
+  return absl::OkStatus();
+}
+
+// Does the job go on from a checkpoint that lies in `folder`?
+bool GoesOnFrom(const StartSpec& start, const fs::path& folder) {
+  if (start.checkpoint().empty() || start.weights_only()) return false;
+  fs::path checkpoint(start.checkpoint());
+  if (!checkpoint.has_filename()) checkpoint = checkpoint.parent_path();
+  std::error_code error;
+  return fs::equivalent(checkpoint.parent_path(), folder, error) && !error;
+}
+
+// Each run's job has the same id, so a second one in a folder would write over
+// the checkpoints of the first.
+absl::Status CheckCheckpointFolder(const JobSpec& spec) {
+  if (!spec.has_checkpoint()) return absl::OkStatus();
+  const std::string& directory = spec.checkpoint().directory();
+  if (directory.empty()) {
+    return absl::InvalidArgumentError(
+        "checkpoint.directory: is required in synctl local; set it to the "
+        "absolute path of a folder for the checkpoints");
+  }
+  const fs::path folder = fs::path(directory) / kJobId;
+  std::error_code error;
+  const bool has_files =
+      fs::exists(folder, error) && !fs::is_empty(folder, error);
+  if (error) return FileError(error.value(), "read", folder.string());
+  if (!has_files || GoesOnFrom(spec.start(), folder)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "checkpoint.directory: ", folder.string(),
+      " has files of another run, and this one would write over them; choose "
+      "another folder, or go on from a checkpoint there with start { "
+      "checkpoint: \"",
+      folder.string(), "/...\" }"));
 }
 
 // One run of one job.
@@ -90,8 +133,10 @@ class LocalRun {
       return kExitFailed;  // whatever the code: the file is at fault
     }
     job_ = *std::move(job);
+    const absl::Status prepared =
+        PrepareLocalJob(options_, &job_.spec, &job_.notes);
     for (const std::string& note : job_.notes) Say(note);
-    SYNCLINE_RETURN_IF_ERROR(CheckEvaluator(options_, job_.spec));
+    SYNCLINE_RETURN_IF_ERROR(prepared);
     PrintWeights(job_.training, console_);
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
     if (!options_.out_dir.empty() && out_dir_ != options_.out_dir) {
@@ -234,6 +279,9 @@ class LocalRun {
       // A job that has just ended cannot be cancelled; the watch will tell.
       client->Cancel(job_id, "interrupted by the user").status().IgnoreError();
     }
+    if (!latest.checkpoints().empty()) {
+      last_checkpoint_ = latest.checkpoints().rbegin()->path();
+    }
     const absl::Status alive = cluster_->CheckAlive();
     if (!alive.ok() && dead_daemon_.ok()) {
       dead_daemon_ = alive;
@@ -265,7 +313,16 @@ class LocalRun {
     const absl::Status alive = cluster_->CheckAlive();
     if (alive.ok()) return status;
     // Worth a retry, like any other daemon of the job that has ended.
-    return absl::AbortedError(alive.message());
+    return absl::AbortedError(absl::StrCat(alive.message(), HowToGoOn()));
+  }
+
+  // Empty: there is no checkpoint to go on from.
+  std::string HowToGoOn() const {
+    if (last_checkpoint_.empty()) return "";
+    return absl::StrCat(
+        "\nthe job goes on from its last checkpoint with start { checkpoint: "
+        "\"",
+        last_checkpoint_, "\" } in its job file");
   }
 
   absl::StatusOr<int> Report(JobsClient* client, const JobStatus& job) {
@@ -321,12 +378,27 @@ class LocalRun {
   JobFile job_;
   std::string out_dir_;
   std::unique_ptr<LocalCluster> cluster_;
+  std::string last_checkpoint_;  // empty: none is known
   bool interrupted_ = false;
   absl::Status dead_daemon_;
   absl::Time end_deadline_ = absl::InfiniteFuture();
 };
 
 }  // namespace
+
+absl::Status PrepareLocalJob(const LocalOptions& options, JobSpec* spec,
+                             std::vector<std::string>* notes) {
+  SYNCLINE_RETURN_IF_ERROR(CheckEvaluator(options, *spec));
+  // Without --from it asks no scheduler.
+  SYNCLINE_RETURN_IF_ERROR(FillStart(nullptr, StartOptions(), spec, notes));
+  SYNCLINE_RETURN_IF_ERROR(CheckCheckpointFolder(*spec));
+  if (spec->has_restart()) {
+    notes->emplace_back(
+        "warning: restart: synctl local starts no process again; when one is "
+        "lost, it ends and says how to go on");
+  }
+  return absl::OkStatus();
+}
 
 int RunLocal(const LocalOptions& options, const Console& console) {
   LocalRun run(options, console);

@@ -2,7 +2,9 @@
 #define SYNCLINE_SCHEDULER_CTL_LOCAL_COMMAND_H_
 
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/text/console.h"
 
@@ -26,6 +28,13 @@ struct LocalOptions {
   bool keep = false;
   std::string binary_dir;
 };
+
+// Checks what this command alone can tell before it starts a process, and fills
+// in spec->start from the checkpoint that the job file names. Adds to *notes
+// what is to be said. Errors: InvalidArgument: with the field, what to do; a
+// checkpoint that cannot be read or gone on from.
+absl::Status PrepareLocalJob(const LocalOptions& options, JobSpec* spec,
+                             std::vector<std::string>* notes);
 
 // `synctl local`: a cluster of child processes for one job, ended with it,
 // whatever happens. Returns the exit code.

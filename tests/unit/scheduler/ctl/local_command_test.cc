@@ -1,0 +1,84 @@
+// Goal: `synctl local` refuses before it starts a process what it cannot do.
+// Method: specs as data, and folders of checkpoints. tests/cluster has whole
+// runs.
+
+#include "scheduler/ctl/local_command.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace syncline::ctl {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A folder of its own, empty.
+std::string Folder(const std::string& name) {
+  const std::string path =
+      absl::StrCat(::testing::TempDir(), "/local_command_", name);
+  std::filesystem::remove_all(path);
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+JobSpec SpecWithFolder(const std::string& directory) {
+  JobSpec spec;
+  spec.mutable_checkpoint()->set_every_clocks(10);
+  spec.mutable_checkpoint()->set_directory(directory);
+  return spec;
+}
+
+std::string Refusal(JobSpec spec) {
+  std::vector<std::string> notes;
+  return std::string(PrepareLocalJob({}, &spec, &notes).message());
+}
+
+TEST(LocalCommandTest, AFolderWithAnotherRunsCheckpointsIsRefused) {
+  const std::string directory = Folder("other_run");
+  EXPECT_EQ(Refusal(SpecWithFolder(directory)), "");
+  std::filesystem::create_directories(directory + "/j-0001");
+  EXPECT_EQ(Refusal(SpecWithFolder(directory)), "") << "it is empty";
+  std::ofstream(directory + "/j-0001/000000000050") << "x";
+  EXPECT_THAT(Refusal(SpecWithFolder(directory)),
+              AllOf(HasSubstr("checkpoint.directory: "), HasSubstr("/j-0001"),
+                    HasSubstr("start { checkpoint: ")));
+}
+
+TEST(LocalCommandTest, CheckpointsNeedAFolder) {
+  EXPECT_THAT(Refusal(SpecWithFolder("")),
+              HasSubstr("checkpoint.directory: is required"));
+}
+
+TEST(LocalCommandTest, EvaluationsOfCheckpointsNeedTheFlag) {
+  JobSpec spec;
+  spec.mutable_evaluate()->set_checkpoints(true);
+  EXPECT_THAT(Refusal(spec), HasSubstr("start one with --evaluator"));
+}
+
+TEST(LocalCommandTest, ACheckpointThatIsNotThereIsRefused) {
+  JobSpec spec;
+  spec.mutable_start()->set_checkpoint(Folder("no_manifest"));
+  EXPECT_THAT(Refusal(spec), HasSubstr("start.checkpoint: "));
+}
+
+TEST(LocalCommandTest, RestartIsWarnedOf) {
+  JobSpec spec;
+  std::vector<std::string> notes;
+  EXPECT_TRUE(PrepareLocalJob({}, &spec, &notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+  spec.mutable_restart();
+  EXPECT_TRUE(PrepareLocalJob({}, &spec, &notes).ok());
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("starts no process again")));
+}
+
+}  // namespace
+}  // namespace syncline::ctl
