@@ -16,7 +16,7 @@ using C = ConsistencySpec;
 // The fields of `groups`, as far as they can be judged before it is known on
 // which hosts the workers are.
 void CheckFields(const JobSpec& spec, Problems* problems) {
-  GroupSpec groups = spec.groups();
+  const GroupSpec& groups = spec.groups();
   const uint32_t workers = std::max(1u, spec.resources().workers());
   // All on one host.
   const std::vector<std::string> hosts(std::min(workers, 1024u), "host");
