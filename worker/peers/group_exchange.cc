@@ -112,6 +112,14 @@ GroupExchange::GroupExchange(const Options& options, BlockMap map,
     own_sums_ = AlignedFloats(own);
     return;
   }
+  // The same in all groups.
+  for (uint32_t t = 0; t < tensor_buckets_.size(); ++t) {
+    if (!tensor_buckets_[t].empty()) order_.push_back(t);
+  }
+  std::stable_sort(
+      order_.begin(), order_.end(), [this](uint32_t a, uint32_t b) {
+        return tensor_buckets_[a].back() < tensor_buckets_[b].back();
+      });
   sums_ = std::make_shared<Sums>();
   size_t all = 0;
   for (const auto& values : tensors_.values) {
@@ -247,11 +255,16 @@ absl::Status GroupExchange::ReceiveState(int64_t clock, bool with_values) {
                   {.kind = kGroupValues, .bucket = b});
   }
   SYNCLINE_RETURN_IF_ERROR(AwaitAll(
-      [this] { return state_left_ == 0; },
+      [this] { return state_left_ == 0 || !leader_failure_.ok(); },
       [&] {
         return absl::StrCat("the values of clock ", clock, ", of the leader, ",
                             link_->group().NameOf(0), link_->ActivityText(0));
       }));
+  if (!leader_failure_.ok()) {
+    HearTogether(clock);
+    link_->Cancel(leader_failure_);
+    return leader_failure_;
+  }
   if (head_->skipped != 0) skipped_through_ = clock;
   if (head_->left_out != 0) left_out_clock_ = clock - 1;
   return absl::OkStatus();
@@ -265,11 +278,7 @@ absl::Status GroupExchange::FailGroup(int64_t clock, const absl::Status& why) {
     std::memcpy(head_->text, why.message().data(), length);
     SendToOthers(TagAt(clock, kGroupHead, 0),
                  {BytesOfAll(absl::MakeConstSpan(head_.get(), 1))});
-    link_->transport().Await(
-        [this] {
-          return sending_.load() == 0 || !link_->transport().status().ok();
-        },
-        MonotonicNow() + kFailureTold);
+    HearTogether(clock);
   }
   link_->Cancel(why);
   return why;
@@ -279,7 +288,7 @@ bool GroupExchange::was_skipped(int64_t clock) const {
   return leads() ? inner_->was_skipped(clock) : skipped_through_ == clock + 1;
 }
 
-absl::Status GroupExchange::EndTogether(int64_t clock) {
+absl::Status GroupExchange::Meet(int64_t clock, AwaitMembers await) {
   auto here = std::make_shared<std::atomic<uint32_t>>(0);
   const auto receive = [&](uint32_t rank) {
     link_->transport().Receive(
@@ -296,23 +305,38 @@ absl::Status GroupExchange::EndTogether(int64_t clock) {
     Send(rank, TagAt(clock, kCounts, 0),
          {BytesOfAll(absl::MakeConstSpan(facts_out_[rank].get(), 1))});
   };
-  const auto missing = [&] {
-    return absl::StrCat("the end of the last step, before clock ", clock,
-                        ", of other members");
-  };
   const auto all = [&](uint32_t count) {
     return here->load() == count && sending_.load() == 0;
   };
   if (!leads()) {
     receive(0);
     send(0);
-    return link_->AwaitLast([&] { return all(1); }, missing);
+    return await([&] { return all(1); }, /*last=*/true);
   }
   const uint32_t others = link_->ranks() - 1;
   for (uint32_t rank = 1; rank <= others; ++rank) receive(rank);
-  SYNCLINE_RETURN_IF_ERROR(link_->Await([&] { return all(others); }, missing));
+  SYNCLINE_RETURN_IF_ERROR(await([&] { return all(others); }, /*last=*/false));
   for (uint32_t rank = 1; rank <= others; ++rank) send(rank);
-  return link_->AwaitLast([&] { return all(others); }, missing);
+  return await([&] { return all(others); }, /*last=*/true);
+}
+
+absl::Status GroupExchange::EndTogether(int64_t clock) {
+  const auto missing = [&] {
+    return absl::StrCat("the end of the last step, before clock ", clock,
+                        ", of other members");
+  };
+  return Meet(clock, [&](absl::FunctionRef<bool()> done, bool last) {
+    return last ? link_->AwaitLast(done, missing) : link_->Await(done, missing);
+  });
+}
+
+void GroupExchange::HearTogether(int64_t clock) {
+  PeerTransport& transport = link_->transport();
+  const absl::Time end = MonotonicNow() + kFailureTold;
+  Meet(clock, [&](absl::FunctionRef<bool()> done, bool) {
+    transport.Await([&] { return done() || !transport.status().ok(); }, end);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 absl::Status GroupExchange::Leave(int64_t clock) {
@@ -452,12 +476,13 @@ void GroupExchange::Take(const News& news) {
       head.text[kTextBytesMax] = 0;
       if (head.code != 0) {
         const bool is_known = head.code > 0 && head.code <= 16;
-        return link_->Cancel(absl::Status(
+        leader_failure_ = absl::Status(
             is_known ? static_cast<absl::StatusCode>(head.code)
                      : absl::StatusCode::kInternal,
             absl::StrCat(label_, ": the leader of its group, ",
                          link_->group().NameOf(0),
-                         ", has failed: ", Printable(std::string(head.text)))));
+                         ", has failed: ", Printable(std::string(head.text))));
+        return;
       }
       if (head.layout_hash == layout_hash_) return;
       return link_->Cancel(absl::InvalidArgumentError(absl::StrCat(
@@ -571,6 +596,7 @@ void GroupExchange::Decide() {
     inner_open_ = true;
     // The member has counted it.
     if (group_abandoned_) inner_->AbandonStep(/*own_values=*/false);
+    handed_ = 0;
     unsummed_.clear();
     for (const auto& of : tensor_buckets_) {
       unsummed_.push_back(static_cast<uint32_t>(of.size()));
@@ -653,7 +679,11 @@ void GroupExchange::Fold(uint32_t bucket) {
         AddTo(gradient.data(), sum, gradient.size());
       }
     }
-    CheckFinite(bucket, {sum, static_cast<size_t>(block.count)}, block, i);
+    // A sum that fails the job goes to nobody.
+    if (!CheckFinite(bucket, {sum, static_cast<size_t>(block.count)}, block,
+                     i)) {
+      return;
+    }
   }
   if (leads()) return OnSum(bucket);
   const absl::Span<const float> sum(own_sums_.data() + own_offsets_[bucket],
@@ -661,10 +691,10 @@ void GroupExchange::Fold(uint32_t bucket) {
   Send(0, TagAt(clock_, kGroupSum, bucket), {BytesOfAll(sum)});
 }
 
-void GroupExchange::CheckFinite(uint32_t bucket, absl::Span<const float> sum,
+bool GroupExchange::CheckFinite(uint32_t bucket, absl::Span<const float> sum,
                                 const Block& block, size_t index) {
-  if (options_.on_non_finite != OnNonFinite::kFailJob) return;
-  if (AllFinite(sum.data(), sum.size())) return;
+  if (options_.on_non_finite != OnNonFinite::kFailJob) return true;
+  if (AllFinite(sum.data(), sum.size())) return true;
   std::string whose = "the sum over the members of its group";
   absl::Span<const float> bad = sum;
   for (uint32_t rank = 0; rank < link_->ranks(); ++rank) {
@@ -682,12 +712,18 @@ void GroupExchange::CheckFinite(uint32_t bucket, absl::Span<const float> sum,
       tensors_.names.empty() ? absl::StrCat(block.tensor)
                              : tensors_.names[block.tensor],
       "' is ", bad[at], " of ", whose)));
+  return false;
 }
 
 void GroupExchange::OnSum(uint32_t bucket) {
   --sums_left_;
-  for (const uint32_t tensor : bucket_tensors_[bucket]) {
-    if (--unsummed_[tensor] == 0) inner_->OnGradientReady(tensor);
+  for (const uint32_t tensor : bucket_tensors_[bucket]) --unsummed_[tensor];
+  // An answer of the ps may wait for the same tensor of another group, and the
+  // next push for room: if groups had different orders, they could wait for
+  // each other.
+  for (; handed_ < order_.size() && unsummed_[order_[handed_]] == 0;
+       ++handed_) {
+    inner_->OnGradientReady(order_[handed_]);
   }
 }
 

@@ -178,7 +178,7 @@ class GroupExchange final : public ParameterExchange {
   void Decide();
   void OnDelivered(uint32_t bucket);
   void Fold(uint32_t bucket);
-  void CheckFinite(uint32_t bucket, absl::Span<const float> sum,
+  bool CheckFinite(uint32_t bucket, absl::Span<const float> sum,
                    const Block& block, size_t index);
   // The leader's: the sum of a bucket is here.
   void OnSum(uint32_t bucket);
@@ -200,8 +200,17 @@ class GroupExchange final : public ParameterExchange {
   // The leader's exchange has failed: tells the members why, and ends the
   // group.
   absl::Status FailGroup(int64_t clock, const absl::Status& why);
+  // Returns once `done` holds, with OK, or gives the wait up; `last`: nothing
+  // comes behind it, so a member that is gone has had its part.
+  using AwaitMembers = absl::FunctionRef<absl::Status(
+      absl::FunctionRef<bool()> done, bool last)>;
+  // All members say that they are here, and the leader says that all are.
+  absl::Status Meet(int64_t clock, AwaitMembers await);
   // No member leaves before all are done.
   absl::Status EndTogether(int64_t clock);
+  // No member leaves before all know why the group fails: who saw another
+  // leave first would name that one. A few seconds at most.
+  void HearTogether(int64_t clock);
 
   const Options options_;
   const BlockMap map_;
@@ -240,12 +249,15 @@ class GroupExchange final : public ParameterExchange {
   std::vector<uint32_t> delivered_;   // by own bucket: gradients
   uint32_t unfolded_ = 0;             // own buckets
   std::vector<uint32_t> unsummed_;    // the leader's, by tensor: buckets
+  std::vector<uint32_t> order_;       // in which the leader hands tensors on
+  size_t handed_ = 0;                 // of order_
   uint32_t sums_left_ = 0;            // the leader's: buckets
   bool inner_open_ = false;
   uint32_t state_left_ = 0;  // messages of the state that is awaited
   int64_t skipped_through_ = 0;
   int64_t left_out_clock_ = -1;
-  absl::Time heard_at_;  // the head of the state that is awaited
+  absl::Time heard_at_;          // the head of the state that is awaited
+  absl::Status leader_failure_;  // as a member heard of it
   WaitTimes wait_times_;
 
   std::atomic<int64_t> sending_{0};  // messages of this rank under way
