@@ -619,7 +619,7 @@ void ClusterCore::Place(Job* job, const MemberPool& free, bool takes_most,
     chosen.push_back(*evaluator);
   } else {
     const uint32_t count = WorkersToTake(*job, free, takes_most);
-    chosen = free.WorkersFor(device, WithinQuota(*job, count));
+    chosen = free.WorkersFor(*job, WithinQuota(*job, count));
   }
   const auto workers = absl::MakeConstSpan(chosen);
   const auto ps = absl::MakeConstSpan(free.ps).first(NeedOf(*job).ps);

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/evaluate_validator.h"
+#include "common/job/worker_groups.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/worker_range.h"
 
@@ -75,8 +76,56 @@ Capacity MemberPool::free() const {
           static_cast<uint32_t>(absl::c_count_if(workers, HasGpu))};
 }
 
-std::vector<Job::Place> MemberPool::WorkersFor(ResourcesSpec::Device device,
+namespace {
+
+// `group` places of each of count / group hosts; nothing: there are too few.
+// `hosts`: places by host. REQUIRES: group divides count.
+std::vector<Job::Place> OfEqualHosts(
+    absl::Span<const std::vector<Job::Place>> hosts, uint32_t group,
+    uint32_t count) {
+  std::vector<Job::Place> chosen;
+  for (const std::vector<Job::Place>& of_host : hosts) {
+    if (of_host.size() < group || chosen.size() == count) continue;
+    chosen.insert(chosen.end(), of_host.begin(), of_host.begin() + group);
+  }
+  if (chosen.size() < count) chosen.clear();
+  return chosen;
+}
+
+// As WorkersFor, of a job with groups.by_host.
+std::vector<Job::Place> ByHost(const Job& job,
+                               absl::Span<const Job::Place> ordered,
+                               uint32_t count) {
+  std::vector<std::vector<Job::Place>> hosts;  // by their first place
+  for (const Job::Place& place : ordered) {
+    const auto host = absl::c_find_if(hosts, [&](const auto& of) {
+      return of[0].member.hostname() == place.member.hostname();
+    });
+    if (host == hosts.end()) {
+      hosts.push_back({place});
+    } else {
+      host->push_back(place);
+    }
+  }
+  std::vector<uint32_t> sizes;
+  if (const auto former = WorkerGroups::Of(job.status());
+      former.ok() && former->count() > 0) {
+    sizes.push_back(former->size());
+  }
+  for (uint32_t group = count; group > 0; --group) sizes.push_back(group);
+  for (const uint32_t group : sizes) {
+    if (count % group != 0) continue;
+    std::vector<Job::Place> chosen = OfEqualHosts(hosts, group, count);
+    if (!chosen.empty()) return chosen;
+  }
+  return {ordered.begin(), ordered.begin() + count};
+}
+
+}  // namespace
+
+std::vector<Job::Place> MemberPool::WorkersFor(const Job& job,
                                                uint32_t count) const {
+  const ResourcesSpec::Device device = job.status().spec().resources().device();
   const auto with_gpu =
       static_cast<uint32_t>(absl::c_count_if(workers, HasGpu));
   const uint32_t without = static_cast<uint32_t>(workers.size()) - with_gpu;
@@ -87,6 +136,16 @@ std::vector<Job::Place> MemberPool::WorkersFor(ResourcesSpec::Device device,
   std::stable_partition(
       ordered.begin(), ordered.end(),
       [&](const Job::Place& place) { return HasGpu(place) == prefers_gpus; });
+  // Those of the other kind come where there are too few of one.
+  const auto fitting = static_cast<uint32_t>(absl::c_count_if(
+      ordered,
+      [&](const Job::Place& place) { return HasGpu(place) == prefers_gpus; }));
+  if (job.status().spec().groups().by_host()) {
+    return ByHost(job,
+                  absl::MakeConstSpan(ordered).first(
+                      fitting >= count ? fitting : ordered.size()),
+                  count);
+  }
   ordered.erase(std::next(ordered.begin(), count), ordered.end());
   return ordered;
 }
@@ -116,7 +175,7 @@ bool MemberPool::Take(const Job& job, uint32_t count) {
     return false;
   }
   const ResourcesSpec::Device device = job.status().spec().resources().device();
-  for (const Job::Place& place : WorkersFor(device, need.workers)) {
+  for (const Job::Place& place : WorkersFor(job, need.workers)) {
     Remove(place, &workers);
   }
   ps.erase(ps.begin(), ps.begin() + need.ps);

@@ -33,10 +33,13 @@ struct MemberPool {
   // are not free; nothing has changed.
   bool Take(const Job& job, uint32_t count);
   Capacity free() const;
-  // The free workers that a job is given which needs `count` of them, in their
-  // order; ResourcesSpec.Device says which. REQUIRES: there are enough.
-  std::vector<Job::Place> WorkersFor(ResourcesSpec::Device device,
-                                     uint32_t count) const;
+  // The free workers that a job is given which needs `count` of them, by rank.
+  // ResourcesSpec.Device says which; of equal ones the first. With
+  // groups.by_host as many of each host, those of a host next to each other, so
+  // that a group has the same ranks in each attempt: groups of the size that
+  // they had before, else the largest that there are. Where there is no such
+  // choice the groups will be refused. REQUIRES: there are enough.
+  std::vector<Job::Place> WorkersFor(const Job& job, uint32_t count) const;
   // The evaluator for such a job, if one is free that fits.
   std::optional<Job::Place> EvaluatorFor(ResourcesSpec::Device device) const;
 };

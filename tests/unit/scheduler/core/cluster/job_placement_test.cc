@@ -18,6 +18,18 @@ using Decision = JobPlacement::Decision;
 
 constexpr absl::Duration kSettle = absl::Seconds(15);
 
+Job MakeJob(const JobSpec& spec, absl::Span<const char* const> ran_on = {}) {
+  StoredJob stored;
+  stored.status.set_job_id("j-0001");
+  stored.status.set_state(QUEUED);
+  *stored.status.mutable_spec() = spec;
+  for (const char* const host : ran_on) {
+    stored.status.add_workers()->mutable_member()->set_hostname(host);
+  }
+  return Job(std::move(stored),
+             {.prepare_timeout = absl::Minutes(1), .grace = absl::Seconds(2)});
+}
+
 Job MakeJob(uint32_t workers, bool evaluated = false,
             const EvaluateSpec& evaluate = {}) {
   StoredJob stored;
@@ -48,11 +60,22 @@ class JobPlacementTest : public ::testing::Test {
     pool_.Add(++session_, member, is_free);
   }
   std::vector<SessionId> Chosen(ResourcesSpec::Device device, uint32_t count) {
+    JobSpec spec;
+    spec.mutable_resources()->set_device(device);
+    return Chosen(MakeJob(spec), count);
+  }
+  std::vector<SessionId> Chosen(const Job& job, uint32_t count) {
     std::vector<SessionId> sessions;
-    for (const Job::Place& place : pool_.WorkersFor(device, count)) {
+    for (const Job::Place& place : pool_.WorkersFor(job, count)) {
       sessions.push_back(place.session);
     }
     return sessions;
+  }
+  void AddOn(const std::string& host) {
+    Member member;
+    member.mutable_task()->set_type(WORKER);
+    member.set_hostname(host);
+    pool_.Add(++session_, member, /*is_free=*/true);
   }
 
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
@@ -71,6 +94,25 @@ TEST_F(JobPlacementTest, APoolCountsTheChiefAsAWorker) {
   EXPECT_EQ(pool_.free().ps, 1u);
   EXPECT_TRUE(pool_.has_evaluator);
   EXPECT_TRUE(pool_.evaluators.empty());
+}
+
+TEST_F(JobPlacementTest, GroupsByHostHaveAsManyWorkersOnEachHost) {
+  for (const char* const host : {"a", "a", "b", "a", "b", "b", "c"}) {
+    AddOn(host);  // 1, 2, 4 on a; 3, 5, 6 on b; 7 on c
+  }
+  JobSpec spec;
+  spec.mutable_groups()->set_by_host(true);
+  EXPECT_THAT(Chosen(MakeJob(spec), 3), ElementsAre(1, 2, 4));
+  EXPECT_THAT(Chosen(MakeJob(spec), 4), ElementsAre(1, 2, 3, 5));
+  EXPECT_THAT(Chosen(MakeJob(spec), 6), ElementsAre(1, 2, 4, 3, 5, 6));
+  // As they were.
+  EXPECT_THAT(Chosen(MakeJob(spec, {"a", "b", "c"}), 3), ElementsAre(1, 3, 7));
+  EXPECT_THAT(Chosen(MakeJob(spec, {"x", "x", "y", "y"}), 4),
+              ElementsAre(1, 2, 3, 5));
+  // There is no choice: the job says why it cannot begin.
+  EXPECT_THAT(Chosen(MakeJob(spec), 5), ElementsAre(1, 2, 3, 4, 5));
+  // Others take the first.
+  EXPECT_THAT(Chosen(MakeJob(JobSpec()), 4), ElementsAre(1, 2, 3, 4));
 }
 
 TEST_F(JobPlacementTest, WhatAJobTakesIsNotThereAnyMore) {
