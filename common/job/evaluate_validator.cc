@@ -49,6 +49,7 @@ void CheckOnly(const JobSpec& spec, Problems* problems) {
   refuse(spec.has_checkpoint(), "checkpoint");
   refuse(spec.has_restart(), "restart");
   refuse(spec.has_stop(), "stop");
+  refuse(spec.has_groups(), "groups");
   refuse(spec.regimes_size() > 0, "regimes");
   refuse(spec.export_().best_of() != METRIC_UNSPECIFIED, "export.best_of");
 }

@@ -71,7 +71,8 @@ TEST(EvaluateValidatorTest, AJobThatOnlyEvaluatesTrainsNothing) {
               ElementsAre(HasSubstr("evaluate.only: needs start.checkpoint")));
   for (const char* more :
        {"checkpoint { every_clocks: 5 }", "stop { metric: LOSS patience: 1 }",
-        "export { best_of: LOSS }"}) {
+        "export { best_of: LOSS }",
+        "groups { size: 2 } resources { workers: 2 }"}) {
     EXPECT_THAT(ProblemsOf(std::string(kOnly) + more),
                 ElementsAre(HasSubstr("evaluate.only: trains nothing")))
         << more;
