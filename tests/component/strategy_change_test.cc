@@ -366,6 +366,15 @@ TEST_F(StrategyChangeTest, ScaledLosses) {
   ExpectTheSameBits(spec, MlpModel(784, 32, 10), 2, /*rounds=*/1);
 }
 
+// About every other step overflows: some just before a change.
+TEST_F(StrategyChangeTest, ScaledLossesThatOverflowBeforeAChange) {
+  JobSpec spec = Digits(8);
+  spec.set_precision(FLOAT16);
+  spec.mutable_loss_scale()->set_initial(16777216);
+  spec.mutable_loss_scale()->set_window(1);
+  ExpectTheSameBits(spec, MlpModel(784, 32, 10), 2, /*rounds=*/2);
+}
+
 // --- Changes that cannot be made ---
 
 // One rank does not get into the group of the second change, and nobody into

@@ -104,8 +104,10 @@ class SwitchingExchange final : public ParameterExchange {
                  int64_t min_clock) override;
   void AbandonStep(bool own_values) override;
   bool step_abandoned() const override { return active_->step_abandoned(); }
+  // The ps have told a new exchange nothing yet.
   bool was_skipped(int64_t clock) const override {
-    return active_->was_skipped(clock);
+    const bool is_before = former_ != nullptr && here_ == clock + 1;
+    return (is_before ? former_ : active_)->was_skipped(clock);
   }
   int64_t open_clock() const override { return active_->open_clock(); }
   bool was_left_behind(int64_t clock) const override {
