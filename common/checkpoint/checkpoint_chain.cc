@@ -17,6 +17,9 @@
 namespace syncline {
 namespace {
 
+// So many are no burden, whatever the table's size.
+constexpr uint64_t kChangesLeast = 1 << 16;
+
 absl::Status LinkOne(const std::string& from, const std::string& to,
                      uint64_t bytes) {
   SYNCLINE_ASSIGN_OR_RETURN(const uint64_t there, FileSize(from));
@@ -30,6 +33,13 @@ absl::Status LinkOne(const std::string& from, const std::string& to,
   return absl::OkStatus();
 }
 
+// The first has all rows, the others have changes.
+bool HasManyChanges(const std::vector<StateFileInfo>& files) {
+  uint64_t changes = 0;
+  for (size_t i = 1; i < files.size(); ++i) changes += files[i].rows;
+  return changes > kChangesLeast && changes > files[0].rows / 2;
+}
+
 }  // namespace
 
 CheckpointChain::Plan CheckpointChain::Next(bool is_committed) {
@@ -41,7 +51,9 @@ CheckpointChain::Plan CheckpointChain::Next(bool is_committed) {
   }
   written_.reset();
   Plan plan = base_;
-  if (plan.older.size() >= full_every_) plan.older.clear();
+  if (plan.older.size() >= full_every_ || HasManyChanges(plan.older)) {
+    plan.older.clear();
+  }
   return plan;
 }
 

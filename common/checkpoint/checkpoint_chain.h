@@ -15,11 +15,14 @@ struct StateFileInfo {
   uint64_t cut_id = 0;
   uint64_t bytes = 0;
   uint32_t crc32c = 0;
+  // Rows of tables in it, and keys without one.
+  uint64_t rows = 0;
 };
 
 // The base of one shard's next checkpoint: which of its files are needed, and
-// since which cut rows have to be written. One in `full_every` has all rows.
-// Pure. Thread-compatible.
+// since which cut rows have to be written. One in `full_every` has all rows,
+// and one that would come behind changes of more than half of them: who
+// restores keeps the keys of changes in memory. Pure. Thread-compatible.
 class CheckpointChain {
  public:
   // A file that was written, whose checkpoint may be committed by now.

@@ -44,10 +44,20 @@ absl::Status WithFileTrouble(const absl::Status& status) {
 absl::Status WithStartTrouble(const absl::Status& status,
                               const JobAssignment& assignment) {
   const char* trouble = nullptr;
-  if (status.code() == absl::StatusCode::kDataLoss) {
-    trouble = kDamagedCheckpoint;
-  } else if (status.code() == absl::StatusCode::kUnavailable) {
-    trouble = kUnseenCheckpoint;
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+      trouble = kDamagedCheckpoint;
+      break;
+    // Of files: one that is gone, or that a disk or a server does not give.
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnknown:
+    case absl::StatusCode::kInternal:
+      trouble = kUnseenCheckpoint;
+      break;
+    default:
+      break;
   }
   if (trouble == nullptr || absl::StrContains(status.message(), trouble)) {
     return status;

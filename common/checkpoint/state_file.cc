@@ -119,9 +119,9 @@ absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::Open(
   struct stat info;
   if (fstat(file.get(), &info) != 0) return FileError(errno, "read", path);
   if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) != bytes) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": the file has ", info.st_size,
-                     " bytes, the manifest says ", bytes));
+    return absl::DataLossError(absl::StrCat(path, ": the file has ",
+                                            info.st_size, " bytes, ", bytes,
+                                            " were written"));
   }
   posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   return absl::WrapUnique(new StateFileSource(path, std::move(file), bytes,
@@ -198,7 +198,7 @@ absl::StatusOr<std::unique_ptr<ShardStateSource>> StateFileSource::OpenOlder(
 absl::Status StateFileSource::CheckWhole(uint32_t crc32c) const {
   if (crc32c == crc32c_) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
-      path_, ": the file's checksum is not the one in the manifest"));
+      path_, ": the file's checksum is not the one that was written"));
 }
 
 }  // namespace syncline

@@ -11,11 +11,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "common/system/file.h"
+#include "common/system/tar.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
 
@@ -132,7 +134,15 @@ std::string ShowText(const std::string& path,
   return text;
 }
 
-std::string RowsPath(const std::string& output, const std::string& table) {
+// Below the folder of `output`. A manifest may be a stranger's.
+absl::StatusOr<std::string> RowsPath(const std::string& output,
+                                     const std::string& table) {
+  if (!IsPathBelow(table)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the manifest's table '",
+                     Printable(absl::string_view(table).substr(0, 100)),
+                     "' is no name of a file below ", output, "'s folder"));
+  }
   return (fs::path(output).parent_path() / "tables" /
           absl::StrCat(table, kTensorsEnding))
       .string();
@@ -144,7 +154,8 @@ absl::StatusOr<std::vector<std::vector<float>>> ReadAndWriteRows(
     const CheckpointTools& tools) {
   std::vector<std::unique_ptr<CheckpointTools::RowsFile>> files;
   for (const TableInfo& table : manifest.tables()) {
-    const std::string path = RowsPath(options.output, table.name());
+    SYNCLINE_ASSIGN_OR_RETURN(const std::string path,
+                              RowsPath(options.output, table.name()));
     SYNCLINE_RETURN_IF_ERROR(MakeDirs(fs::path(path).parent_path()));
     SYNCLINE_ASSIGN_OR_RETURN(
         files.emplace_back(),
@@ -266,9 +277,10 @@ int RunCheckpointsVerify(const std::string& path, const CheckpointTools& tools,
   const std::string folder = Plain(path);
   const auto manifest = ReadManifest(folder);
   if (!manifest.ok()) return console.PrintError(manifest.status());
-  return End(tools.read(folder, *manifest, nullptr, nullptr),
-             absl::StrCat("whole, ", FormatBytes(BytesOf(*manifest)), " read"),
-             folder, console);
+  return End(
+      tools.read(folder, *manifest, nullptr, nullptr),
+      absl::StrCat("whole, ", FormatBytes(BytesOf(*manifest)), " of its own"),
+      folder, console);
 }
 
 int RunCheckpointsExport(const CheckpointExport& options,

@@ -53,9 +53,9 @@ absl::StatusOr<FolderClaim> FolderClaim::Take(const std::string& folder) {
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened.valid()) return FileError(errno, "open", folder);
   if (flock(opened.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "another download", HolderText(opened.get()), " writes to ", folder,
-        "; wait for it, or give another folder with --to"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("another synctl", HolderText(opened.get()), " writes to ",
+                     folder, "; wait for it, or choose another folder"));
   }
   return FolderClaim(std::move(opened));
 }

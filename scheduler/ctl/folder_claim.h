@@ -9,13 +9,13 @@
 
 namespace syncline::ctl {
 
-// Keeps other downloads out of a folder for as long as this lives. The lock is
-// the folder's own, so that it leaves no file behind. Move-only.
+// Keeps other runs of synctl out of a folder for as long as this lives. The
+// lock is the folder's own, so that it leaves no file behind. Move-only.
 class FolderClaim {
  public:
   // Creates the folder where there is none. A file system without such locks
   // lets every claim pass. Errors, naming the folder: FailedPrecondition:
-  // another download has it, with its process id where the system tells it;
+  // another synctl has it, with its process id where the system tells it;
   // those of the file system: the folder cannot be created or opened.
   static absl::StatusOr<FolderClaim> Take(const std::string& folder);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -11,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_folder.h"
 #include "common/job/job_spec_validator.h"
 #include "common/system/file.h"
 #include "google/protobuf/struct.pb.h"
@@ -96,6 +98,22 @@ bool GoesOnFrom(const StartSpec& start, const fs::path& folder) {
   return fs::equivalent(checkpoint.parent_path(), folder, error) && !error;
 }
 
+// A run that goes on comes to the clocks of later checkpoints again.
+absl::Status CheckIsTheLast(const StartSpec& start, const fs::path& folder) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<CheckpointFolder> all,
+                            ListCheckpoints(folder.string()));
+  for (const CheckpointFolder& later : all) {
+    if (later.name.clock <= start.clock() || !later.manifest.ok()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "checkpoint.directory: ", later.path, " is later than clock ",
+        start.clock(),
+        ", where this run begins, and would be written over; go on from the "
+        "last one, choose another folder, or delete those behind it (synctl "
+        "checkpoints delete)"));
+  }
+  return absl::OkStatus();
+}
+
 // Each run's job has the same id, so a second one in a folder would write over
 // the checkpoints of the first.
 absl::Status CheckCheckpointFolder(const JobSpec& spec) {
@@ -111,7 +129,10 @@ absl::Status CheckCheckpointFolder(const JobSpec& spec) {
   const bool has_files =
       fs::exists(folder, error) && !fs::is_empty(folder, error);
   if (error) return FileError(error.value(), "read", folder.string());
-  if (!has_files || GoesOnFrom(spec.start(), folder)) return absl::OkStatus();
+  if (!has_files) return absl::OkStatus();
+  if (GoesOnFrom(spec.start(), folder)) {
+    return CheckIsTheLast(spec.start(), folder);
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "checkpoint.directory: ", folder.string(),
       " has files of another run, and this one would write over them; choose "
@@ -137,6 +158,7 @@ class LocalRun {
         PrepareLocalJob(options_, &job_.spec, &job_.notes);
     for (const std::string& note : job_.notes) Say(note);
     SYNCLINE_RETURN_IF_ERROR(prepared);
+    SYNCLINE_RETURN_IF_ERROR(ClaimCheckpoints());
     PrintWeights(job_.training, console_);
     SYNCLINE_ASSIGN_OR_RETURN(out_dir_, MakeOutDir(options_, job_.spec.name()));
     if (!options_.out_dir.empty() && out_dir_ != options_.out_dir) {
@@ -305,6 +327,17 @@ class LocalRun {
     end_deadline_ = std::min(end_deadline_, MonotonicNow() + kEndTimeout);
   }
 
+  // Two runs in one folder would write the same files. It is looked at again
+  // once it is this run's.
+  absl::Status ClaimCheckpoints() {
+    if (!job_.spec.has_checkpoint()) return absl::OkStatus();
+    SYNCLINE_ASSIGN_OR_RETURN(
+        checkpoints_claim_,
+        FolderClaim::Take(
+            (fs::path(job_.spec.checkpoint().directory()) / kJobId).string()));
+    return CheckCheckpointFolder(job_.spec);
+  }
+
   // A lost scheduler is better told by how it died than by a broken stream.
   absl::Status WhyTheWatchEnded(const absl::Status& status) {
     if (interrupted_ || absl::IsCancelled(status)) {
@@ -376,6 +409,7 @@ class LocalRun {
   std::ostream nowhere_{nullptr};
   InterruptSignals interrupts_;
   JobFile job_;
+  std::optional<FolderClaim> checkpoints_claim_;
   std::string out_dir_;
   std::unique_ptr<LocalCluster> cluster_;
   std::string last_checkpoint_;  // empty: none is known

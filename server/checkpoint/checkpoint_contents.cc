@@ -22,7 +22,7 @@ namespace {
 // Floats of an optimizer for each value of a row, at most.
 constexpr uint32_t kStateFloatsMax = 16;
 // Slots of a table, as a job may have them at most.
-constexpr uint32_t kSlotsMax = 1 << 20;
+constexpr uint32_t kSlotsMax = 65536;
 constexpr uint32_t kNoTable = ~uint32_t{0};
 
 // One shard's file, and the older ones that it needs.
@@ -96,11 +96,14 @@ class FileReader {
     if (part.table() >= tables_.size()) return Damage("a table too many");
     table_ = part.table();
     changes_only_ = part.changes_only();
+    const uint32_t slots = tables_[table_].slots;
+    uint32_t end = 0;  // of the runs so far
     for (const TablePart::Run& run : part.slots()) {
-      const uint32_t slots = tables_[table_].slots;
-      if (run.first() >= slots || run.count() > slots - run.first()) {
-        return Damage("slots that the table has not");
+      if (run.count() == 0 || run.first() < end || run.first() >= slots ||
+          run.count() > slots - run.first()) {
+        return Damage("slots that the table has not, or in no order");
       }
+      end = run.first() + run.count();
     }
     std::string problem;
     if (chain_.OpenPart(part, &problem)) return absl::OkStatus();
@@ -142,6 +145,9 @@ class FileReader {
                   : Damage("it is not an older file of the same shard");
     }
     newest_ = header;
+    if (header.tables_size() > manifest_->tables_size()) {
+      return Damage("it has more tables than the manifest");
+    }
     std::vector<uint32_t> slots;
     for (const ShardStateHeader::Table& from : header.tables()) {
       const auto found = std::find_if(
@@ -291,9 +297,18 @@ absl::Status ReadCheckpoint(const std::string& path,
                        routing->blocks().element_count(), " values"));
     }
     values->clear();
+    int64_t left = routing->blocks().element_count();
     for (const ParameterInfo& parameter : manifest.parameters()) {
       int64_t count = 1;
-      for (const int64_t dim : parameter.dims()) count *= dim;
+      for (const int64_t dim : parameter.dims()) {
+        if (dim <= 0 || count > left / dim) {
+          return absl::DataLossError(absl::StrCat(
+              path, ": the manifest places ", routing->blocks().element_count(),
+              " values, and its tensors have others"));
+        }
+        count *= dim;
+      }
+      left -= count;
       values->emplace_back(static_cast<size_t>(count));
     }
   }

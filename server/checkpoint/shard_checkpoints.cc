@@ -247,6 +247,7 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
       absl::StrCat(options_.folder, "/", snapshot->name.ToString()));
   written.set_file(ShardFileName(shard_.config->shard, options_.shards));
   SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(MakeDirs(written.path())));
+  uint64_t rows = 0;
   bool whole = false;
   // The folder stays if it has another shard's file.
   const absl::Cleanup tidy = [&] {
@@ -274,6 +275,7 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
     SYNCLINE_RETURN_IF_ERROR(file->Finish());
     written.set_bytes(file->bytes());
     written.set_crc32c(file->crc32c());
+    rows = exporter.rows();
   }
   SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(written.path())));
   SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(options_.folder)));
@@ -283,7 +285,8 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
   chain_.OnWritten(plan.older, {.folder = written.path(),
                                 .file = {.cut_id = snapshot->cut_id,
                                          .bytes = written.bytes(),
-                                         .crc32c = written.crc32c()}});
+                                         .crc32c = written.crc32c(),
+                                         .rows = rows}});
   return written;
 }
 

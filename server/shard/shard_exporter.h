@@ -67,6 +67,8 @@ class ShardExporter {
   // Errors: also why the shard has no state to go on from: a gradient that is
   // not finite, or rows that were lost.
   absl::Status End();
+  // Those written so far, and keys that have none any more.
+  uint64_t rows() const { return rows_ + gone_; }
 
  private:
   absl::Status WriteHeader(const ControllerState& state, uint64_t cut_id,

@@ -154,6 +154,8 @@ class ShardImporter {
   };
   std::vector<FormerTable> former_;  // likewise
   std::vector<char> row_bytes_;      // scratch
+  std::vector<char> taken_rows_;     // as are these
+  std::vector<char> taken_places_;
   BlockStateReader blocks_;
   // The block whose pieces come; nothing: of another shard.
   std::optional<BlockIndex> block_;

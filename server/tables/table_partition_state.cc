@@ -14,7 +14,8 @@ constexpr uint64_t kLastPosition = std::numeric_limits<uint64_t>::max();
 // Rows that are written to disk together.
 constexpr size_t kDiskBatch = 256;
 // Changed keys that are kept: a quarter of the rows, and some of a small table.
-// Where more have changed, all rows are not much more to write.
+// Where more have changed, all rows are not much more to write. Never more than
+// there are rows in memory, which are larger than their keys.
 constexpr size_t kChangesLeast = 1024;
 constexpr size_t kChangesShare = 4;
 
@@ -101,9 +102,10 @@ absl::Status TablePartition::ExportRows(const SlotOf& slot_of,
 
 ChangedKeys::Changes TablePartition::CloseChanges(uint64_t base_cut,
                                                   uint64_t cut) {
-  const uint64_t rows = rows_.size() + cold_rows_;
-  return changes_.Close(base_cut, cut,
-                        std::max<size_t>(kChangesLeast, rows / kChangesShare));
+  const size_t share = (rows_.size() + cold_rows_) / kChangesShare;
+  return changes_.Close(
+      base_cut, cut,
+      std::max<size_t>(kChangesLeast, std::min<size_t>(share, rows_.size())));
 }
 
 absl::Status TablePartition::ExportKeys(absl::Span<const int64_t> keys,

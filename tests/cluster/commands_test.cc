@@ -202,7 +202,7 @@ TEST_F(CommandsTest, ADownloadBringsTheResults) {
       cluster_->Synctl({"download", job.job_id(), "--to", to}));
   EXPECT_EQ(second.exit.code, 1);
   EXPECT_THAT(second.err,
-              HasSubstr(absl::StrCat("another download (pid ", getpid(),
+              HasSubstr(absl::StrCat("another synctl (pid ", getpid(),
                                      ") writes to ", to)));
 }
 

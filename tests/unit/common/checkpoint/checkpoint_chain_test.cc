@@ -55,6 +55,28 @@ TEST(CheckpointChainTest, OneInSoManyHasAllRows) {
   EXPECT_FALSE(CheckpointChain(1).is_used());
 }
 
+TEST(CheckpointChainTest, ChangesOfHalfOfTheRowsAreEnough) {
+  CheckpointChain chain(1000);
+  const auto make = [&](uint64_t cut, uint64_t rows) {
+    CheckpointChain::Plan plan = chain.Next(true);
+    chain.OnWritten(plan.older, {"/x", {.cut_id = cut, .rows = rows}});
+    return CutsOf(plan);
+  };
+  EXPECT_THAT(make(1, 1'000'000), IsEmpty());
+  EXPECT_THAT(make(2, 300'000), ElementsAre(1));
+  EXPECT_THAT(make(3, 200'000), ElementsAre(1, 2));
+  EXPECT_THAT(make(4, 1), ElementsAre(1, 2, 3));
+  EXPECT_THAT(make(5, 1'000'000), IsEmpty()) << "500,001 have changed";
+  EXPECT_THAT(make(6, 10), ElementsAre(5));
+  // The changes of a small table are no burden.
+  CheckpointChain small(1000);
+  for (uint64_t cut = 1; cut < 50; ++cut) {
+    CheckpointChain::Plan plan = small.Next(true);
+    EXPECT_EQ(plan.older.size(), cut - 1);
+    small.OnWritten(plan.older, {"/x", {.cut_id = cut, .rows = 100}});
+  }
+}
+
 TEST(CheckpointChainTest, OneThatIsNotCommittedIsNoBase) {
   CheckpointChain chain(10);
   Make(&chain, 1, false);

@@ -161,7 +161,7 @@ TEST_F(CheckpointsCommandTest, VerifyReadsEveryByteAndSaysWhatIsWrong) {
   const std::string path = Make("j-1", 10, 5);
   ASSERT_EQ(RunCheckpointsVerify(path + "/", Tools(), console()), kExitOk);
   EXPECT_EQ(read_, path);
-  EXPECT_THAT(out_.str(), HasSubstr("whole, 2.0 KiB read"));
+  EXPECT_THAT(out_.str(), HasSubstr("whole, 2.0 KiB of its own"));
   damage_ = absl::DataLossError("shard 0 is torn");
   EXPECT_NE(RunCheckpointsVerify(path, Tools(), console()), kExitOk);
   EXPECT_THAT(err_.str(), HasSubstr("shard 0 is torn"));
@@ -175,6 +175,23 @@ TEST_F(CheckpointsCommandTest, ExportsTensorsAndRows) {
   EXPECT_EQ(tensors_[to], 4u);
   EXPECT_THAT(rows_[dir_.File("out/tables/emb.safetensors")],
               ElementsAre(5, -1));
+}
+
+TEST_F(CheckpointsCommandTest, ATableOfAStrangersNameLeadsNowhereElse) {
+  const std::string path = Make("j-1", 10, 5);
+  for (const char* const name : {"../x", "/tmp/x", "a/../../x", ""}) {
+    auto manifest = ReadManifest(path);
+    ASSERT_OK(manifest.status());
+    manifest->mutable_tables(0)->set_name(name);
+    std::filesystem::remove(path + "/manifest");
+    ASSERT_OK(WriteManifest(path, *EncodeManifest(*manifest)));
+    EXPECT_NE(
+        RunCheckpointsExport({path, dir_.File("out/model.safetensors"), ""},
+                             Tools(), console()),
+        kExitOk);
+    EXPECT_THAT(err_.str(), HasSubstr("is no name of a file"));
+  }
+  EXPECT_TRUE(rows_.empty());
 }
 
 TEST_F(CheckpointsCommandTest, ExportsTheSubmittedModelWithTheValues) {

@@ -25,7 +25,7 @@ TEST(FolderClaimTest, TheSecondIsToldWhoHasIt) {
     const auto second = FolderClaim::Take(folder + "/");
     EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
     EXPECT_THAT(std::string(second.status().message()),
-                HasSubstr("another download"));
+                HasSubstr("another synctl"));
     EXPECT_THAT(std::string(second.status().message()), HasSubstr(folder));
   }
   EXPECT_TRUE(FolderClaim::Take(folder).ok()) << "the first has ended";

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/manifest.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -51,6 +53,35 @@ TEST(LocalCommandTest, AFolderWithAnotherRunsCheckpointsIsRefused) {
   EXPECT_THAT(Refusal(SpecWithFolder(directory)),
               AllOf(HasSubstr("checkpoint.directory: "), HasSubstr("/j-0001"),
                     HasSubstr("start { checkpoint: ")));
+}
+
+TEST(LocalCommandTest, ARunGoesOnFromTheLastCheckpointOfItsFolder) {
+  const std::string directory = Folder("goes_on");
+  const auto make = [&](int64_t clock, uint64_t cut_id) {
+    const std::string path = absl::StrCat(
+        directory, "/j-0001/", CheckpointName{clock, cut_id}.ToString());
+    std::filesystem::create_directories(path);
+    JobAssignment assignment;
+    assignment.set_job_id("j-0001");
+    CheckpointParts parts;
+    parts.cut_id = cut_id;
+    parts.clocks = {clock};
+    parts.shards.resize(1);
+    parts.shards[0].set_file(ShardFileName(0, 1));
+    parts.shards[0].set_bytes(1);
+    EXPECT_TRUE(
+        WriteManifest(path, *EncodeManifest(MakeManifest(assignment, parts)))
+            .ok());
+    return path;
+  };
+  const std::string first = make(10, 5);
+  const std::string last = make(20, 6);
+  JobSpec spec = SpecWithFolder(directory);
+  spec.mutable_start()->set_checkpoint(last);
+  EXPECT_EQ(Refusal(spec), "");
+  spec.mutable_start()->set_checkpoint(first);
+  EXPECT_THAT(Refusal(spec), AllOf(HasSubstr(last + " is later than clock 10"),
+                                   HasSubstr("synctl checkpoints delete")));
 }
 
 TEST(LocalCommandTest, CheckpointsNeedAFolder) {
