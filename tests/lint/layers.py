@@ -148,7 +148,9 @@ EXTERNAL = {
     r"rocksdb/": r"^(scheduler/service/state_store|tests/)",
     r"prometheus/": r"^common/daemon/metrics\.cc$",
     r"openssl/": r"^(common/security/(certificate|signature_key)\.cc$|tests/bench/"
-    r"|tests/testing/web_token_signer\.h$|tests/unit/common/(rpc|security)/)",
+    r"|worker/collectives/(tls_stream|peer_hello)\."
+    r"|tests/testing/web_token_signer\.h$|tests/unit/common/(rpc|security)/"
+    r"|tests/unit/worker/collectives/tls_stream_test)",
     r"civetweb": r"^(common/daemon/http_server\.cc$|tests/)",
     r"CLI/": r"^(common|scheduler|server|worker|tests)/.*\.cc$",
     r"grpc|proto/.*\.grpc\.pb\.h": r"^(common/(rpc|wire|cluster|daemon)|server|worker|scheduler|tests)/",

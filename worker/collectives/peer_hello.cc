@@ -1,5 +1,8 @@
 #include "worker/collectives/peer_hello.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
 #include "absl/strings/match.h"
 #include "common/base/check.h"
 
@@ -26,7 +29,31 @@ uint64_t Read(absl::string_view bytes) {
   return value;
 }
 
+// HMAC-SHA256 by the token: 32 bytes.
+std::string Derived(absl::string_view token, absl::string_view purpose,
+                    uint64_t epoch, uint32_t from) {
+  std::string text(purpose);
+  Append(epoch, 8, &text);
+  Append(from, 4, &text);
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  SYNCLINE_CHECK(HMAC(EVP_sha256(), token.data(),
+                      static_cast<int>(token.size()),
+                      reinterpret_cast<const unsigned char*>(text.data()),
+                      text.size(), digest, &size) != nullptr);
+  return std::string(reinterpret_cast<const char*>(digest), size);
+}
+
 }  // namespace
+
+std::string TokenProof(absl::string_view token, uint64_t epoch, uint32_t from) {
+  return Derived(token, "syncline hello", epoch, from).substr(0, kTokenBytes);
+}
+
+std::string ConnectionKey(absl::string_view token, uint64_t epoch,
+                          uint32_t from) {
+  return Derived(token, "syncline connection", epoch, from);
+}
 
 std::string EncodeHello(const PeerHello& hello) {
   SYNCLINE_CHECK(hello.token.size() == kTokenBytes);

@@ -15,11 +15,21 @@ namespace syncline::worker {
 struct PeerHello {
   uint64_t epoch = 0;  // of the group
   uint32_t from = 0;   // a rank
-  std::string token;   // kTokenBytes, of the invitation
+  // kTokenBytes: the invitation's token, or on a connection that will be
+  // encrypted TokenProof of it.
+  std::string token;
 };
 
 inline constexpr size_t kHelloBytes = 64;
 inline constexpr size_t kTokenBytes = 16;
+
+// What shows that the caller of this rank has the token, and does not tell it:
+// the hello is not encrypted. kTokenBytes.
+std::string TokenProof(absl::string_view token, uint64_t epoch, uint32_t from);
+// The key of the connection of this caller (TlsStream), which follows from the
+// token. 32 bytes.
+std::string ConnectionKey(absl::string_view token, uint64_t epoch,
+                          uint32_t from);
 
 // kHelloBytes. REQUIRES: token has kTokenBytes.
 std::string EncodeHello(const PeerHello& hello);

@@ -21,6 +21,7 @@
 #include "worker/collectives/peer_hello.h"
 #include "worker/collectives/shared_stream.h"
 #include "worker/collectives/tcp_stream.h"
+#include "worker/collectives/tls_stream.h"
 
 namespace syncline::worker {
 namespace {
@@ -214,12 +215,6 @@ absl::Status PeerMeeting::ConnectByTcp(uint32_t peer, absl::Time deadline,
                         absl::StrCat(options_.group.NameOf(peer), ", port ",
                                      invitation.port, ": ", status.message()));
   };
-  if (!options_.plain_tcp) {
-    return named(absl::FailedPreconditionError(
-        "with TLS on, ranks meet in shared memory alone: the bulk connections "
-        "of a job without ps are not encrypted; use PARAMETER_SERVER, or put "
-        "its workers on one host"));
-  }
   if (invitation.port == 0 || invitation.port > 65535) {
     return named(absl::UnavailableError("it accepts no connections"));
   }
@@ -236,8 +231,12 @@ absl::Status PeerMeeting::ConnectByTcp(uint32_t peer, absl::Time deadline,
       status = fd.status();
       continue;
     }
-    const std::string hello = EncodeHello(
-        {options_.group.epoch, options_.group.rank, invitation.token});
+    const PeerGroup& group = options_.group;
+    const std::string hello =
+        EncodeHello({group.epoch, group.rank,
+                     options_.encrypts
+                         ? TokenProof(invitation.token, group.epoch, group.rank)
+                         : invitation.token});
     // A new connection has room for it.
     if (send(fd->get(), hello.data(), hello.size(),
              MSG_NOSIGNAL | MSG_DONTWAIT) !=
@@ -246,17 +245,28 @@ absl::Status PeerMeeting::ConnectByTcp(uint32_t peer, absl::Time deadline,
       continue;
     }
     MutexLock lock(&mu_);
-    peers_[peer].stream = std::make_unique<TcpStream>(*std::move(fd));
+    if (options_.encrypts) {
+      auto tls = std::make_unique<TlsStream>(
+          *std::move(fd), TlsStream::Side::kClient,
+          ConnectionKey(invitation.token, group.epoch, group.rank));
+      peers_[peer].tls = tls.get();
+      peers_[peer].stream = std::move(tls);
+    } else {
+      peers_[peer].stream = std::make_unique<TcpStream>(*std::move(fd));
+    }
     return absl::OkStatus();
   }
   return named(status);
 }
 
-bool PeerMeeting::Find(absl::string_view token, uint32_t* peer) const {
+bool PeerMeeting::Find(const PeerHello& hello, bool is_proof,
+                       uint32_t* peer) const {
   bool found = false;
   // All are looked at: the time says nothing of which one is near.
   for (uint32_t i = 0; i < peers_.size(); ++i) {
-    if (SecretsEqual(peers_[i].token, token)) {
+    const std::string& token = peers_[i].token;
+    if (SecretsEqual(is_proof ? TokenProof(token, hello.epoch, i) : token,
+                     hello.token)) {
       found = true;
       *peer = i;
     }
@@ -269,7 +279,6 @@ void PeerMeeting::AcceptAll() {
     FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr,
                               SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) break;
-    if (!options_.plain_tcp) continue;
     unknown_.push_back(
         {std::move(fd), "", MonotonicNow() + kHelloPatience, false});
   }
@@ -290,7 +299,7 @@ bool PeerMeeting::HearLocal(Unknown* unknown) {
   const auto hello = DecodeHello(absl::HexStringToBytes(received->text));
   uint32_t peer = 0;
   if (!hello.ok() || hello->epoch != options_.group.epoch ||
-      !Find(hello->token, &peer) || hello->from != peer ||
+      !Find(*hello, /*is_proof=*/false, &peer) || hello->from != peer ||
       peers_[peer].stream != nullptr || peers_[peer].other != nullptr) {
     return false;
   }
@@ -322,12 +331,44 @@ bool PeerMeeting::Hear(Unknown* unknown) {
   const auto hello = DecodeHello(unknown->bytes);
   uint32_t peer = 0;
   if (!hello.ok() || hello->epoch != options_.group.epoch ||
-      !Find(hello->token, &peer) || hello->from != peer ||
-      peer >= options_.group.rank || peers_[peer].stream != nullptr) {
+      !Find(*hello, options_.encrypts, &peer) || hello->from != peer ||
+      peer >= options_.group.rank) {
     return false;
   }
-  peers_[peer].stream = std::make_unique<TcpStream>(std::move(unknown->socket));
+  Peer& of = peers_[peer];
+  // One whose handshake has not ended may be of somebody who repeats a hello.
+  if (of.stream != nullptr && of.tls == nullptr) return false;
+  if (options_.encrypts) {
+    auto tls = std::make_unique<TlsStream>(
+        std::move(unknown->socket), TlsStream::Side::kServer,
+        ConnectionKey(of.token, hello->epoch, peer));
+    of.tls = tls.get();
+    of.stream = std::move(tls);
+  } else {
+    of.stream = std::make_unique<TcpStream>(std::move(unknown->socket));
+  }
   return false;
+}
+
+absl::Status PeerMeeting::MeetByTls() {
+  for (uint32_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = peers_[i];
+    if (peer.tls == nullptr) continue;
+    const absl::Status met = peer.tls->Meet();
+    if (met.ok()) {
+      if (peer.tls->has_met()) peer.tls = nullptr;
+      continue;
+    }
+    if (i > options_.group.rank) {
+      return absl::UnavailableError(absl::StrCat(
+          "group epoch ", options_.group.epoch, " of job ", options_.group.job,
+          ": ", options_.group.NameOf(i), ": ", met.message()));
+    }
+    // Whoever that was, the rank may still come.
+    peer.tls = nullptr;
+    peer.stream = nullptr;
+  }
+  return absl::OkStatus();
 }
 
 void PeerMeeting::MakeSharedStreams() {
@@ -352,7 +393,9 @@ void PeerMeeting::MakeSharedStreams() {
 std::string PeerMeeting::Missing() const {
   std::vector<std::string> missing;
   for (uint32_t i = 0; i < peers_.size(); ++i) {
-    if (i != options_.group.rank && peers_[i].stream == nullptr) {
+    const bool is_here =
+        peers_[i].stream != nullptr && peers_[i].tls == nullptr;
+    if (i != options_.group.rank && !is_here) {
       missing.push_back(options_.group.NameOf(i));
     }
   }
@@ -373,6 +416,7 @@ absl::StatusOr<std::unique_ptr<StreamTransport>> PeerMeeting::Finish(
       }
       unknown_ = std::move(still);
       MakeSharedStreams();
+      SYNCLINE_RETURN_IF_ERROR(MeetByTls());
       for (uint32_t i = 0; i < peers_.size(); ++i) {
         Peer& peer = peers_[i];
         if (peer.stream != nullptr || peer.own == nullptr ||
@@ -419,16 +463,12 @@ absl::StatusOr<std::unique_ptr<StreamTransport>> PeerMeeting::Finish(
       for (const Unknown& each : unknown_) {
         wait_for.push_back({each.socket.get(), POLLIN, 0});
       }
+      for (const Peer& peer : peers_) {
+        if (peer.tls == nullptr) continue;
+        wait_for.push_back({peer.tls->descriptor(), POLLIN, 0});
+      }
     }
     for (const uint32_t peer : fall_back) {
-      // It is on this host, so it is gone or slow, and the job not at fault.
-      if (!options_.plain_tcp) {
-        return absl::UnavailableError(
-            absl::StrCat("group epoch ", options_.group.epoch, " of job ",
-                         options_.group.job, ": ", options_.group.NameOf(peer),
-                         " has not taken the shared memory that rank ",
-                         options_.group.rank, " offered"));
-      }
       SYNCLINE_RETURN_IF_ERROR(ConnectByTcp(peer, deadline, nullptr));
     }
     if (fall_back.empty()) {

@@ -16,9 +16,11 @@
 #include "common/system/local_socket.h"
 #include "common/system/memory_claim.h"
 #include "common/system/shared_region.h"
+#include "worker/collectives/peer_hello.h"
 #include "worker/collectives/peer_stream.h"
 #include "worker/collectives/peer_transport.h"
 #include "worker/collectives/stream_transport.h"
+#include "worker/collectives/tls_stream.h"
 
 namespace syncline::worker {
 
@@ -50,8 +52,9 @@ class PeerMeeting {
     PeerGroup group;
     std::string listen_host = "127.0.0.1";  // as the daemon's
     bool shared_memory = true;
-    // May connect by TCP, which is not encrypted.
-    bool plain_tcp = true;
+    // Connections between hosts are encrypted (TlsStream). The same at all
+    // ranks.
+    bool encrypts = false;
     StreamTransport::Options transport = {};
   };
   // Listens. Errors: Unavailable: no port, no random bytes.
@@ -68,14 +71,13 @@ class PeerMeeting {
       ABSL_LOCKS_EXCLUDED(mu_);
   // Connects to a higher rank at `host`. Blocks for a connection at most, and
   // asks `go_on`, unless it is null, every 250 ms. Errors: Unavailable,
-  // DeadlineExceeded, FailedPrecondition (it would take plain TCP): naming the
-  // rank; what `go_on` returned.
+  // DeadlineExceeded: naming the rank; what `go_on` returned.
   absl::Status Connect(uint32_t peer, absl::string_view host,
                        const PeerInvitation& invitation, absl::Time deadline,
                        const GoOnCheck& go_on = nullptr)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Waits until there is a stream to each rank. Errors: DeadlineExceeded: names
-  // those who have not come; Unavailable, FailedPrecondition, as of Connect.
+  // those who have not come; Unavailable, as of Connect.
   absl::StatusOr<std::unique_ptr<StreamTransport>> Finish(absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -89,6 +91,7 @@ class PeerMeeting {
     bool has_invitation = false;
     std::string host;  // of a higher rank
     std::unique_ptr<PeerStream> stream;
+    TlsStream* tls = nullptr;  // `stream`, until its handshake has ended
     // Memory under way: what this rank sent, and what it has received.
     std::shared_ptr<SharedRegion> own;
     FileDescriptor to_other;
@@ -113,10 +116,14 @@ class PeerMeeting {
   // False: it is to be closed, or has become a stream.
   bool Hear(Unknown* unknown) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HearLocal(Unknown* unknown) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The handshakes of TLS, as far as they go. Errors: Unavailable, naming the
+  // rank that this one has connected to.
+  absl::Status MeetByTls() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MakeSharedStreams() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The rank whose token this is, in constant time.
-  bool Find(absl::string_view token, uint32_t* peer) const
+  // The rank that says this hello, by its token, or with `is_proof` by the
+  // proof of it, in constant time.
+  bool Find(const PeerHello& hello, bool is_proof, uint32_t* peer) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;

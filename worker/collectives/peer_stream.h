@@ -22,6 +22,9 @@ class PeerStream {
   // other end has closed and all that it sent has been moved; DataLoss.
   virtual absl::StatusOr<bool> Pump(PeerChannel* channel) = 0;
 
+  // Has bytes that were taken from the channel and have not left yet.
+  virtual bool has_unsent() const { return false; }
+
   // Before its thread sleeps in poll(): adds what to wait for, and asks the
   // other end to wake it. False: do not sleep, something has come.
   virtual bool PrepareSleep(const PeerChannel& channel,
@@ -32,7 +35,7 @@ class PeerStream {
   // The other end sees that this one is closed once it has read what was
   // written.
   virtual void Close() = 0;
-  // "tcp" or "shared memory".
+  // "tcp", "tls" or "shared memory".
   virtual absl::string_view kind() const = 0;
 };
 

@@ -59,10 +59,7 @@ StreamTransport::~StreamTransport() {
       MutexLock lock(&mu_);
       if (Flush() || MonotonicNow() >= until) break;
       for (Link& link : links_) {
-        if (link.stream == nullptr || link.closed ||
-            !link.channel->has_output()) {
-          continue;
-        }
+        if (link.stream == nullptr || link.closed || !HasOutput(link)) continue;
         link.stream->PrepareSleep(*link.channel, &wait_for);
       }
     }
@@ -173,7 +170,7 @@ bool StreamTransport::Flush() {
     if (link.stream == nullptr || link.closed) continue;
     if (!link.stream->Pump(link.channel.get()).ok()) {
       link.closed = true;
-    } else if (link.channel->has_output()) {
+    } else if (HasOutput(link)) {
       all = false;
     }
   }
@@ -263,8 +260,7 @@ bool StreamTransport::IsBusy() const {
   if (!rejected_.empty()) return true;
   for (const Link& link : links_) {
     if (link.channel->has_completed()) return true;
-    if (status_.ok() &&
-        (link.channel->open() > 0 || link.channel->has_output())) {
+    if (status_.ok() && (link.channel->open() > 0 || HasOutput(link))) {
       return true;
     }
   }

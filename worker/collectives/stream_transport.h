@@ -69,7 +69,7 @@ class StreamTransport : public PeerTransport {
   absl::Status status() const override ABSL_LOCKS_EXCLUDED(mu_);
   Counters counters() const override ABSL_LOCKS_EXCLUDED(mu_);
 
-  // "tcp" or "shared memory".
+  // "tcp", "tls" or "shared memory".
   absl::string_view kind_of(uint32_t rank) const {
     return links_[rank].stream->kind();
   }
@@ -91,6 +91,11 @@ class StreamTransport : public PeerTransport {
   void Post(uint32_t peer, Done* done,
             absl::FunctionRef<void(PeerChannel*)> post)
       ABSL_LOCKS_EXCLUDED(mu_);
+  static bool HasOutput(const Link& link) {
+    return link.channel->has_output() ||
+           (link.stream != nullptr && !link.closed &&
+            link.stream->has_unsent());
+  }
   void WakeDriver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // With what the channel with `peer` says.

@@ -43,7 +43,7 @@ JoinPeers MakeJoinPeers(PeersService* service, const std::string& listen,
     plan.meeting.group = std::move(group);
     plan.meeting.listen_host = own.host;
     plan.meeting.shared_memory = shared_memory;
-    plan.meeting.plain_tcp = ProcessSecurity() == nullptr;
+    plan.meeting.encrypts = ProcessSecurity() != nullptr;
     plan.pass = PassOf(assignment);
     return FormGroup(plan, service, MonotonicNow() + patience, go_on);
   };
