@@ -122,7 +122,8 @@ absl::StatusOr<std::unique_ptr<pb::Message>> ParseValue(
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
   if (!parser.ParseFromString(text, parsed.get())) {
-    return absl::InvalidArgumentError(error.message());
+    return absl::InvalidArgumentError(
+        WithAcceptedValues(error.message(), field));
   }
   std::vector<const pb::FieldDescriptor*> set;
   parsed->GetReflection()->ListFields(*parsed, &set);

@@ -248,20 +248,6 @@ class Reader {
     }
   }
 
-  static std::string WithAcceptedValues(absl::string_view message,
-                                        const pb::FieldDescriptor* field) {
-    if (field == nullptr || field->enum_type() == nullptr) {
-      return std::string(message);
-    }
-    std::vector<std::string> names;
-    for (int i = 0; i < field->enum_type()->value_count(); ++i) {
-      const std::string& name = field->enum_type()->value(i)->name();
-      if (!absl::EndsWith(name, "_UNSPECIFIED")) names.push_back(name);
-    }
-    return absl::StrCat(absl::StripSuffix(message, "."), "; it is one of ",
-                        absl::StrJoin(names, ", "));
-  }
-
   JobReading Finish() {
     for (const std::string& path : unread_enums_) SetUnread(path);
     std::stable_sort(

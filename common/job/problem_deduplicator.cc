@@ -5,7 +5,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/base/edit_distance.h"
 #include "google/protobuf/message.h"
 
@@ -173,6 +175,20 @@ const pb::FieldDescriptor* FindResembling(const pb::Descriptor& message,
     best_distance = distance;
   }
   return best;
+}
+
+std::string WithAcceptedValues(absl::string_view message,
+                               const pb::FieldDescriptor* field) {
+  if (field == nullptr || field->enum_type() == nullptr) {
+    return std::string(message);
+  }
+  std::vector<std::string> names;
+  for (int i = 0; i < field->enum_type()->value_count(); ++i) {
+    const std::string& name = field->enum_type()->value(i)->name();
+    if (!absl::EndsWith(name, "_UNSPECIFIED")) names.push_back(name);
+  }
+  return absl::StrCat(absl::StripSuffix(message, "."), "; it is one of ",
+                      absl::StrJoin(names, ", "));
 }
 
 }  // namespace syncline

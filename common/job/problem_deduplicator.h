@@ -45,6 +45,11 @@ class ProblemDeduplicator {
 const google::protobuf::FieldDescriptor* FindResembling(
     const google::protobuf::Descriptor& message, absl::string_view name);
 
+// protobuf's complaint about the value of `field`, and if that is an
+// enumeration, its values. Null: as it is.
+std::string WithAcceptedValues(absl::string_view message,
+                               const google::protobuf::FieldDescriptor* field);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_COMMON_JOB_PROBLEM_DEDUPLICATOR_H_

@@ -107,10 +107,16 @@ absl::StatusOr<ConsistencySpec> ChangedConsistency(const Regime& current,
   if (!bounded && next.mode() != ConsistencySpec::SYNC &&
       next.mode() != ConsistencySpec::ASYNC) {
     const std::string& name = ConsistencySpec::Mode_Name(next.mode());
+    if (name.empty()) {
+      return Refuse("mode", absl::StrCat(next.mode(),
+                                         " is none; expected SYNC, "
+                                         "BOUNDED_STALENESS or ASYNC"));
+    }
     return Refuse("mode",
-                  absl::StrCat(name.empty() ? absl::StrCat(next.mode()) : name,
-                               " is not built; expected SYNC, "
-                               "BOUNDED_STALENESS or ASYNC"));
+                  absl::StrCat("a running job cannot change to ", name,
+                               " yet, only to SYNC, BOUNDED_STALENESS or "
+                               "ASYNC; consistency.mode of the job file says "
+                               "how a job begins"));
   }
   if (!bounded && change.has_staleness_bound()) {
     return Refuse("staleness_bound",
@@ -371,11 +377,14 @@ void CheckThen(const std::string& path, const JobSpec& spec,
       }
     }
   }
-  // "mode: why"
+  // "mode: why", or of a field of the job.
   const absl::string_view text = refused.message();
   const size_t colon = text.find(": ");
-  problems->Add(absl::StrCat(path, ".", text.substr(0, colon)),
-                text.substr(colon + 2));
+  const std::string field(text.substr(0, colon));
+  if (RegimeChange::descriptor()->FindFieldByName(field) == nullptr) {
+    return problems->Add(path, "cannot be made in this job: ", text);
+  }
+  problems->Add(absl::StrCat(path, ".", field), text.substr(colon + 2));
 }
 
 // If no rule leads away from the first regime, none ever acts.

@@ -18,7 +18,7 @@ constexpr int kNamesMax = 1000;
 void CheckCheckpointFields(const StartSpec& start, Problems* problems) {
   const absl::string_view path = start.checkpoint();
   if (path.empty()) {
-    problems->Add("start.checkpoint", "is required");
+    problems->Add("start.checkpoint", "or start.weights is required");
   } else if (!absl::StartsWith(path, "/")) {
     problems->Add("start.checkpoint", QuoteText(path.substr(0, 80)),
                   " is not an absolute path");

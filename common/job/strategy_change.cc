@@ -153,7 +153,8 @@ absl::Status CheckStrategyChange(const JobSpec& spec, const Regime& current,
   }
   if (mode(change.mode()) != ConsistencySpec::SYNC ||
       change.has_staleness_bound()) {
-    return Refuse("mode", "changes after the strategy, not with it");
+    return Refuse(change.has_staleness_bound() ? "staleness_bound" : "mode",
+                  "changes after the strategy, not with it");
   }
   if (change.has_learning_rate_factor()) {
     return Refuse("learning_rate_factor",

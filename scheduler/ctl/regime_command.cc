@@ -105,13 +105,11 @@ int RunRegime(const RegimeOptions& options, const Console& console) {
     return kExitOk;
   }
   const Regime& regime = changed->regime();
-  console.out << "job " << options.job_id << " trains by " << RegimeText(regime)
-              << " from clock " << regime.first_clock()
-              << " on (learning rate x "
-              << (regime.learning_rate_factor() == 0
-                      ? 1
-                      : regime.learning_rate_factor())
-              << ", pause "
+  const bool names_ps = StrategyOf(regime) == PARAMETER_SERVER &&
+                        change->strategy() != STRATEGY_UNSPECIFIED;
+  console.out << "job " << options.job_id << " trains by "
+              << (names_ps ? "PARAMETER_SERVER " : "") << RegimeText(regime)
+              << " from clock " << regime.first_clock() << " on (pause "
               << absl::StrCat(std::round(changed->pause_seconds() * 1000) /
                               1000)
               << " s)" << std::endl;

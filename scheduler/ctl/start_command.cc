@@ -177,6 +177,19 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   // In LOCAL the state of `optimizer` is in no checkpoint.
   const OptimizerSpec::Kind kind = OwnersOptimizer(spec).kind();
   const OptimizerSpec::Kind of_checkpoint = OwnersOptimizer(from).kind();
+  constexpr absl::string_view kPosition =
+      "a clock would stand for other samples, and no step could go on";
+  const bool has_other_steps = StepsOfClock(spec) != StepsOfClock(from);
+  if (IsLocal(spec) != IsLocal(from) &&
+      (kind != of_checkpoint || has_other_steps)) {
+    const auto mode = [](const JobSpec& of) {
+      return ConsistencySpec::Mode_Name(of.consistency().mode());
+    };
+    return Refusal("consistency.mode", mode(spec), mode(from),
+                   has_other_steps ? kPosition
+                                   : "in LOCAL the ps have the state of "
+                                     "another optimizer than in other modes");
+  }
   if (kind != of_checkpoint) {
     return Refusal(absl::StrCat(OwnersOptimizerField(spec), ".kind"),
                    OptimizerSpec::Kind_Name(kind),
@@ -191,9 +204,7 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
                    "with DGC the workers have the momentum, else the "
                    "checkpoint has it");
   }
-  constexpr absl::string_view kPosition =
-      "a clock would stand for other samples, and no step could go on";
-  if (StepsOfClock(spec) != StepsOfClock(from)) {
+  if (has_other_steps) {
     return Refusal("consistency.local.steps", StepsOfClock(spec),
                    StepsOfClock(from), kPosition);
   }

@@ -408,22 +408,6 @@ class CommandLine {
     SetFooter(evaluate, kEvaluateFooter);
   }
 
-  void AddWeights(CLI::App* submit) {
-    submit->add_option("--weights", submit_.overrides.weights,
-                       "Start with the values of a safetensors file, at clock "
-                       "0: start.weights");
-    submit
-        ->add_option("--rename", submit_.overrides.renames,
-                     "OLD=NEW: what the model calls tensors of that file; "
-                     "each * of NEW is the one of OLD in that place; an empty "
-                     "NEW leaves them out. May be repeated; the first that "
-                     "fits counts")
-        ->allow_extra_args(false);
-    submit->add_flag("--allow-missing", submit_.overrides.allow_missing,
-                     "Parameters that the file lacks keep their initial "
-                     "values");
-  }
-
   void AddJobCommands() {
     CLI::App* submit = AddRemote(
         "submit", "Send a job to the cluster", [this](const Console& console) {
@@ -449,7 +433,7 @@ class CommandLine {
         });
     submit->add_flag("--weights-only", submit_.start.weights_only,
                      "Take the values alone from there, and begin at clock 0");
-    AddWeights(submit);
+    AddWeights(submit, &submit_.overrides);
     SetFooter(submit, kSubmitFooter);
     CLI::App* resume = AddOnJob(
         "resume", "Go on with a job that has ended, from its last checkpoint",
@@ -660,6 +644,22 @@ class CommandLine {
     SetFooter(regime, kRegimeFooter);
   }
 
+  static void AddWeights(CLI::App* command, JobOverrides* overrides) {
+    command->add_option("--weights", overrides->weights,
+                        "Start with the values of a safetensors file, at clock "
+                        "0: start.weights");
+    command
+        ->add_option("--rename", overrides->renames,
+                     "OLD=NEW: what the model calls tensors of that file; "
+                     "each * of NEW is the one of OLD in that place; an empty "
+                     "NEW leaves them out. May be repeated; the first that "
+                     "fits counts")
+        ->allow_extra_args(false);
+    command->add_flag("--allow-missing", overrides->allow_missing,
+                      "Parameters that the file lacks keep their initial "
+                      "values");
+  }
+
   // One value an option, so that what follows it may be the job file.
   static void AddSettings(CLI::App* command, JobOverrides* overrides) {
     command
@@ -682,11 +682,16 @@ class CommandLine {
               return RunLocal(local_, console);
             });
     local->add_option("FILE", local_.job_file, "Job file")->required();
-    local->add_option("--ps", local_.size.ps,
-                      "Parameter servers; default: what the job asks for");
-    local->add_option("--workers", local_.size.workers,
-                      "Workers, the chief among them; default: likewise");
+    local
+        ->add_option("--ps", local_.size.ps,
+                     "Parameter servers; default: what the job asks for")
+        ->check(CLI::Range(1, 1 << 30));
+    local
+        ->add_option("--workers", local_.size.workers,
+                     "Workers, the chief among them; default: likewise")
+        ->check(CLI::Range(1, 1 << 30));
     AddSettings(local, &local_.size);
+    AddWeights(local, &local_.size);
     local->add_flag("--evaluator", local_.evaluator,
                     "Start an evaluator: it evaluates while the others train");
     local
@@ -758,6 +763,7 @@ class CommandLine {
     add("--workers", plan_.overrides.workers, "Workers");
     add("--ps", plan_.overrides.ps, "Parameter servers");
     AddSettings(plan, &plan_.overrides);
+    AddWeights(plan, &plan_.overrides);
     plan->add_option("--tensors", plan_.tensors,
                      "Largest tensors to list; default 10");
     SetFooter(plan, kPlanFooter);

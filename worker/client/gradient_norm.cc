@@ -26,6 +26,10 @@ class SquareSum {
       size_t at = 0;
       while (AllFiniteAs(wire_type_, gradient + at, 1)) ++at;
       bad_ = name(at);
+      if (std::isfinite(gradient[at])) {
+        absl::StrAppend(&bad_, " is ", gradient[at],
+                        ", more than wire_type can say");
+      }
     }
   }
 

@@ -162,30 +162,31 @@ std::string RegimesText(const JobStatus& job) {
   if (job.regimes_size() < 2) return text;
   const char* title = "regimes";
   for (int i = 0; i < job.regimes_size(); ++i) {
-    const RegimeTransition& transition = job.regimes(i);
-    if (IsStay(job.regimes(), i)) {
-      absl::StrAppendFormat(
-          &text, "%-9s stays  %s (%s)\n", std::exchange(title, ""),
-          RegimeText(transition.regime()), transition.reason());
-      continue;
-    }
-    absl::StrAppendFormat(
-        &text, "%-9s %s\n", std::exchange(title, ""),
-        transition.error().empty()
-            ? absl::StrFormat(
-                  "from clock %d  %s (%s%s)", transition.regime().first_clock(),
-                  RegimeText(transition.regime()), transition.reason(),
-                  transition.pause_seconds() > 0
-                      ? absl::StrFormat(", pause %.3f s",
-                                        transition.pause_seconds())
-                      : "")
-            : absl::StrCat("not made: ", transition.error(), " (",
-                           transition.reason(), ")"));
+    absl::StrAppendFormat(&text, "%-9s %s\n", std::exchange(title, ""),
+                          RegimeEntryText(job, i));
   }
   return text;
 }
 
 }  // namespace
+
+std::string RegimeEntryText(const JobStatus& job, int entry) {
+  const RegimeTransition& transition = job.regimes(entry);
+  if (!transition.error().empty()) {
+    return absl::StrCat("not made: ", transition.error(), " (",
+                        transition.reason(), ")");
+  }
+  if (IsStay(job.regimes(), entry)) {
+    return absl::StrFormat("stays  %s (%s)", RegimeText(transition.regime()),
+                           transition.reason());
+  }
+  return absl::StrFormat(
+      "from clock %d  %s (%s%s)", transition.regime().first_clock(),
+      RegimeText(transition.regime()), transition.reason(),
+      transition.pause_seconds() > 0
+          ? absl::StrFormat(", pause %.3f s", transition.pause_seconds())
+          : "");
+}
 
 std::string FormatCount(uint64_t count) {
   const std::string digits = absl::StrCat(count);

@@ -26,6 +26,11 @@ absl::Time ToTime(const google::protobuf::Timestamp& timestamp);
 // "12 skipped" and "3 dropped" if JobProgress says so.
 std::string ProgressText(const JobProgress& progress);
 
+// "from clock 40  ASYNC, learning rate x 0.5 (rule 1: loss below 0.5, pause
+// 0.012 s)", "stays  SYNC (why)", "not made: why (reason)": an entry of
+// job.regimes.
+std::string RegimeEntryText(const JobStatus& job, int entry);
+
 // "epoch 2: test loss 0.1012, accuracy 96.92%, AUC 0.9021 (10,000 samples)". Of
 // a job that trains nothing (evaluate.only): "clock 1,250: test loss ...",
 // since epochs are those of the job that made the checkpoint.

@@ -133,6 +133,14 @@ std::string ProgressView::NewFacts(const JobStatus& job) {
       absl::StrAppend(&text, "back to the queue: ", Printable(why), "\n");
     }
   }
+  // A job that has gone back may have forgotten some.
+  regimes_shown_ =
+      std::clamp(regimes_shown_, 1, std::max(1, job.regimes_size()));
+  for (; regimes_shown_ < job.regimes_size(); ++regimes_shown_) {
+    absl::StrAppend(&text,
+                    "regime: ", Printable(RegimeEntryText(job, regimes_shown_)),
+                    "\n");
+  }
   for (const CheckpointInfo& checkpoint : job.checkpoints()) {
     if (checkpoint.clock() <= checkpoint_shown_) continue;
     checkpoint_shown_ = checkpoint.clock();

@@ -38,6 +38,7 @@ class ProgressView {
   std::string state_line_;
   int transitions_shown_ = 0;  // as far as they warn
   int evaluations_shown_ = 0;
+  int regimes_shown_ = 1;         // the first is that of the job file
   int64_t checkpoint_shown_ = 0;  // its clock
   int64_t clock_shown_ = -1;
   absl::Duration next_silence_ = absl::ZeroDuration();

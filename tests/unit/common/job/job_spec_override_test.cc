@@ -11,6 +11,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kJob[] = R"pb(
@@ -92,7 +93,8 @@ TEST(JobSpecOverrideTest, RefusesWhatItCannotSet) {
   EXPECT_THAT(Refused(""), HasSubstr("must be path=value"));
   EXPECT_THAT(Refused("training.epochs=many"), HasSubstr("integer"));
   EXPECT_THAT(Refused("training.epochs="), HasSubstr("--set training.epochs="));
-  EXPECT_THAT(Refused("optimizer.kind=ADAMM"), HasSubstr("ADAMM"));
+  EXPECT_THAT(Refused("optimizer.kind=ADAMM"),
+              AllOf(HasSubstr("ADAMM"), HasSubstr("it is one of SGD, ")));
   EXPECT_THAT(Refused("training.epochs=1 batch_size: 2"),
               HasSubstr("sets 'batch_size', too"));
   EXPECT_THAT(Refused("name.first=x"), HasSubstr("'name' has no fields"));

@@ -82,7 +82,8 @@ TEST_F(RegimeRulesTest, WhatIsNoneIsRefusedByField) {
                         "most 1e+06"));
   EXPECT_THAT(To("learning_rate_factor: 1000001"),
               HasSubstr("learning_rate_factor: is "));
-  EXPECT_THAT(To("mode: LOCAL"), HasSubstr("mode: LOCAL is not built"));
+  EXPECT_THAT(To("mode: LOCAL"),
+              HasSubstr("mode: a running job cannot change to LOCAL"));
 }
 
 TEST_F(RegimeRulesTest, WhatIsKeptForLaterIsRefused) {
@@ -153,7 +154,7 @@ TEST(RegimeRulesOfJobsTest, WhatCannotIsRefusedByField) {
           HasSubstr("regimes[1].when.clock: 0 must be > 0"),
           HasSubstr("regimes[1].then: is required"),
           HasSubstr("regimes[2].when.epoch: 1 is outside 1..0"),
-          HasSubstr("regimes[2].then.mode: LOCAL is not built"),
+          HasSubstr("regimes[2].then.mode: a running job cannot change"),
           HasSubstr("regimes[3].when.plateau.evaluations: 0 is outside"),
           HasSubstr("regimes[3].when.plateau.min_improvement: 1 is outside"),
           HasSubstr("regimes[3].when.plateau: needs data.test"),

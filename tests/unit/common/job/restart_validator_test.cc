@@ -68,7 +68,7 @@ TEST(RestartValidatorTest, AStartNamesItsCheckpoint) {
   EXPECT_THAT(ProblemsOf("start { checkpoint: '/c/0' clock: 7 shards: 1024 }"),
               IsEmpty());
   EXPECT_THAT(ProblemsOf("start {}"),
-              ElementsAre("start.checkpoint: is required"));
+              ElementsAre("start.checkpoint: or start.weights is required"));
   EXPECT_THAT(ProblemsOf("start { checkpoint: 'c/0' }"),
               ElementsAre("start.checkpoint: 'c/0' is not an absolute path"));
   EXPECT_THAT(

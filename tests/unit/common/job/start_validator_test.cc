@@ -37,7 +37,8 @@ TEST(StartValidatorTest, WhatIsRightIsTaken) {
 }
 
 TEST(StartValidatorTest, WhatIsWrongIsNamed) {
-  EXPECT_THAT(ProblemsOf(""), ElementsAre("start.checkpoint: is required"));
+  EXPECT_THAT(ProblemsOf(""),
+              ElementsAre("start.checkpoint: or start.weights is required"));
   EXPECT_THAT(ProblemsOf("checkpoint: '/c' names { pattern: 'a' } "
                          "allow_missing: true"),
               ElementsAre("start.names: is for start.weights only",

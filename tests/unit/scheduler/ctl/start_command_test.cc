@@ -110,8 +110,8 @@ TEST(StartCommandTest, InLocalAClockIsARoundAndTheOuterOptimizerHasTheState) {
               StartsWith("consistency.local.steps: 8, but the job of the "
                          "checkpoint has 16"));
   EXPECT_THAT(std::string(CheckGoesOn(Spec(), from, &notes).message()),
-              StartsWith("consistency.local.optimizer.kind: SGD, but the job "
-                         "of the checkpoint has ADAM"));
+              StartsWith("consistency.mode: LOCAL, but the job of the "
+                         "checkpoint has SYNC: a clock would stand for"));
   other = from;
   other.mutable_consistency()->mutable_local()->mutable_optimizer()->set_kind(
       OptimizerSpec::NESTEROV);

@@ -11,6 +11,7 @@ namespace {
 
 using Style = ProgressView::Style;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 absl::Time At(double seconds) {
@@ -85,6 +86,29 @@ TEST(ProgressViewTest, WarningsAmongTheReasonsAreShownOnce) {
       "all participants are prepared\nwarning: much to do");
   EXPECT_EQ(view.Update(job, At(1)), "running\nwarning: much to do\n");
   EXPECT_EQ(view.Update(job, At(2)), "");
+}
+
+TEST(ProgressViewTest, EachChangeOfTheRegimeIsALine) {
+  ProgressView view(Style::kLines, 80);
+  JobStatus job = Running(0);
+  job.add_regimes()->mutable_regime()->mutable_consistency()->set_mode(
+      ConsistencySpec::SYNC);
+  EXPECT_THAT(view.Update(job, At(0)), Not(HasSubstr("regime")));
+  RegimeTransition* const change = job.add_regimes();
+  change->mutable_regime()->mutable_consistency()->set_mode(
+      ConsistencySpec::ASYNC);
+  change->mutable_regime()->set_first_clock(40);
+  change->set_reason("rule 1: loss below 0.5");
+  change->set_pause_seconds(0.0121);
+  EXPECT_EQ(view.Update(job, At(0)),
+            "regime: from clock 40  ASYNC (rule 1: loss below 0.5, pause "
+            "0.012 s)\n");
+  EXPECT_EQ(view.Update(job, At(0.1)), "");
+  RegimeTransition* const failed = job.add_regimes();
+  failed->set_error("worker:1 cannot");
+  failed->set_reason("synctl regime");
+  EXPECT_EQ(view.Update(job, At(0.2)),
+            "regime: not made: worker:1 cannot (synctl regime)\n");
 }
 
 TEST(ProgressViewTest, LinesComeAtMostOnceASecondAndOnlyWithProgress) {
