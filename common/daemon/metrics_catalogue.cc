@@ -169,7 +169,8 @@ constexpr MetricInfo kCatalogue[] = {
     {"syncline_ps_blame_seconds_total", kCounter, "seconds", "job, rank",
      "Time for which this worker alone held up others: all others had "
      "closed the clock (SYNC), or another waited at the bound and this "
-     "one was the only slowest. The wait that goes on counts."},
+     "one was the only slowest. The wait that goes on counts. Of groups "
+     "of workers here and below: by the number of the group."},
     {"syncline_ps_blame_clocks_total", kCounter, "clocks", "job, rank",
      "Clocks at which this worker came last and held up others."},
     {"syncline_ps_left_behind_clocks_total", kCounter, "clocks", "job, rank",
