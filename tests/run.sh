@@ -24,6 +24,8 @@ readonly JOBS="$(nproc)"
 # A second clone of the same sources, wherever it lies, compiles nothing again.
 export CCACHE_SLOPPINESS=pch_defines,time_macros
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# Precompiled headers, 200 MB each, are not read again for each source.
+export CCACHE_INODECACHE=1
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 export CTEST_OUTPUT_ON_FAILURE=1
 mkdir -p build/logs

@@ -4,12 +4,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job/quorum_validator.h"
+#include "common/job/worker_groups.h"
 
 namespace syncline {
 namespace {
 
 bool IsSync(const JobStatus& job) {
   return IsSyncOrKin(job.spec().consistency().mode());
+}
+
+// Workers that push as one.
+int64_t GroupSize(const JobStatus& job) {
+  const absl::StatusOr<WorkerGroups> groups = WorkerGroups::Of(job);
+  return groups.ok() ? groups->size() : 1;
 }
 
 // The steps of a job that skipped_clocks may count, skipped or not.
@@ -21,6 +28,7 @@ uint64_t StepsDone(const JobStatus& job) {
     for (const WorkerProgress& worker : job.progress().workers()) {
       steps += worker.clock();
     }
+    steps /= GroupSize(job);
   }
   return steps > 0 ? static_cast<uint64_t>(steps) : 0;
 }
@@ -32,8 +40,13 @@ std::string Amount(uint64_t count, const char* one, const char* more) {
 std::string StepsText(const JobStatus& job) {
   const uint64_t skipped = job.progress().skipped_clocks();
   const uint64_t steps = StepsDone(job);
-  const char* const one = IsSync(job) ? "step" : "push of a worker";
-  const char* const more = IsSync(job) ? "steps" : "pushes of workers";
+  const bool in_groups = GroupSize(job) > 1;
+  const char* const one = IsSync(job) ? "step"
+                          : in_groups ? "push of a group"
+                                      : "push of a worker";
+  const char* const more = IsSync(job) ? "steps"
+                           : in_groups ? "pushes of groups"
+                                       : "pushes of workers";
   if (AllWereSkipped(job)) {
     return absl::StrCat(
         steps == 1 ? absl::StrCat("the only ", one, " was")

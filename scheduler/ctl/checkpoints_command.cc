@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
@@ -100,6 +101,22 @@ std::string ListLine(const CheckpointFolder& one) {
                          manifest.attempt(), manifest.job_id(), one.path);
 }
 
+// The older files of a shard whose own file leaves out rows.
+std::vector<std::string> OlderFiles(const std::string& path,
+                                    const std::string& file) {
+  const std::string prefix =
+      absl::StrCat(absl::StripSuffix(file, ".state"), ".");
+  std::vector<std::string> older;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error);
+       !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name != file && absl::StartsWith(name, prefix)) older.push_back(name);
+  }
+  std::sort(older.begin(), older.end());
+  return older;
+}
+
 std::string ShowText(const std::string& path,
                      const CheckpointManifest& manifest, uint32_t crc32c) {
   std::string text;
@@ -119,6 +136,9 @@ std::string ShowText(const std::string& path,
     if (shard.file().empty()) continue;
     line("", shard.file(), "  ", FormatBytes(shard.bytes()),
          absl::StrFormat("  CRC-32C %08x", shard.crc32c()));
+    for (const std::string& older : OlderFiles(path, shard.file())) {
+      line("", older, "  an older file that it needs");
+    }
   }
   line("tensors", manifest.parameters_size());
   for (const TableInfo& table : manifest.tables()) {
@@ -208,6 +228,16 @@ absl::Status Export(const CheckpointExport& options,
   return model->WriteWithWeights(options.output, weights, inputs);
 }
 
+// "written", and where the rows of tables are.
+std::string WrittenText(const CheckpointExport& options) {
+  const auto manifest = ReadManifest(options.path);
+  if (!manifest.ok() || manifest->tables().empty()) return "written";
+  return absl::StrCat(
+      "written; the rows of ",
+      FormatAmount(static_cast<uint64_t>(manifest->tables_size()), "table"),
+      " are in ", (fs::path(options.output).parent_path() / "tables").string());
+}
+
 // Prints what was done, or why it was not.
 int End(const absl::Status& status, const std::string& done,
         const std::string& path, const Console& console) {
@@ -254,7 +284,11 @@ int RunCheckpointsList(const std::string& folder, const Console& console) {
     }
   }
   if (all->empty() && !console.json) {
-    console.err << "no checkpoints in " << folder << "\n";
+    console.err << "no checkpoints in " << folder
+                << (ReadManifest(Plain(folder)).ok()
+                        ? ", which is one itself: see synctl checkpoints show"
+                        : "")
+                << "\n";
   }
   console.out.flush();
   return kExitOk;
@@ -287,7 +321,9 @@ int RunCheckpointsExport(const CheckpointExport& options,
                          const CheckpointTools& tools, const Console& console) {
   CheckpointExport plain = options;
   plain.path = Plain(options.path);
-  return End(Export(plain, tools), "written", options.output, console);
+  const absl::Status status = Export(plain, tools);
+  return End(status, status.ok() ? WrittenText(plain) : "", options.output,
+             console);
 }
 
 int RunCheckpointsDelete(const std::vector<std::string>& paths,

@@ -156,6 +156,12 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   JobProblems problems;
   const std::vector<std::string> set =
       ApplySettings(overrides.settings, &spec, &reading.problems);
+  if (spec.start().weights().empty() &&
+      (!overrides.renames.empty() || overrides.allow_missing)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(overrides.renames.empty() ? "--allow-missing" : "--rename",
+                     ": needs --weights, or start.weights in the job file"));
+  }
 
   ProblemDeduplicator deduplicator(reading);
   problems.of_fields = CheckSpec(spec, &deduplicator);

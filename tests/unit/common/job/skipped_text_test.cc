@@ -63,6 +63,19 @@ TEST(SkippedTextTest, WorkersThatDoNotWaitSkipForThemselves) {
   EXPECT_THAT(SkippedText(job), HasSubstr("all 12 pushes of workers were"));
 }
 
+TEST(SkippedTextTest, AGroupPushesOnce) {
+  JobStatus job = Job(SUCCEEDED, 6, 3);
+  job.mutable_spec()->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  job.mutable_spec()->mutable_groups()->set_size(2);
+  for (int rank = 0; rank < 4; ++rank) {
+    job.add_workers()->mutable_member()->set_hostname("h");
+    job.mutable_progress()->add_workers()->set_clock(6);
+  }
+  EXPECT_THAT(SkippedText(job), StartsWith("3 of 12 pushes of groups were"));
+  job.mutable_progress()->set_skipped_clocks(12);
+  EXPECT_TRUE(AllWereSkipped(job));
+}
+
 TEST(SkippedTextTest, CountsWhatWasDropped) {
   JobStatus job = Job(SUCCEEDED, 500, 0);
   job.mutable_progress()->set_dropped_blocks(3);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/manifest.h"
 #include "common/model/model.h"
 #include "common/model/zoo/zoo.h"
 #include "common/system/file.h"
@@ -22,6 +23,7 @@
 namespace syncline::ctl {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -142,6 +144,8 @@ TEST_F(CheckpointsCommandTest, ListsThoseOfAJobAndOfAll) {
   EXPECT_THAT(out_.str(), HasSubstr("j-2"));
   ASSERT_EQ(RunCheckpointsList(dir_.path(), console(/*json=*/true)), kExitOk);
   EXPECT_THAT(out_.str(), HasSubstr("\"clock\":\"30\""));
+  EXPECT_EQ(RunCheckpointsList(first, console()), kExitOk);
+  EXPECT_THAT(err_.str(), HasSubstr("which is one itself"));
   EXPECT_NE(RunCheckpointsList(dir_.File("none"), console()), kExitOk);
   EXPECT_THAT(err_.str(), HasSubstr("no folder"));
 }
@@ -151,6 +155,14 @@ TEST_F(CheckpointsCommandTest, ShowsTheManifest) {
   ASSERT_EQ(RunCheckpointsShow(path, console()), kExitOk);
   EXPECT_THAT(out_.str(), HasSubstr("clock        10 of 100"));
   EXPECT_THAT(out_.str(), HasSubstr("table        emb, rows of 2"));
+  EXPECT_THAT(out_.str(), Not(HasSubstr("an older file")));
+  const std::string older =
+      OlderStateFile(absl::StrCat(path, "/", ShardFileName(0, 1)), 4);
+  ASSERT_OK(WriteFileAtomically(older, "x"));
+  ASSERT_EQ(RunCheckpointsShow(path, console()), kExitOk);
+  EXPECT_THAT(out_.str(),
+              HasSubstr(absl::StrCat(fs::path(older).filename().string(),
+                                     "  an older file that it needs")));
   ASSERT_EQ(RunCheckpointsShow(path, console(/*json=*/true)), kExitOk);
   EXPECT_THAT(out_.str(), HasSubstr("\"job_id\":\"j-1\""));
   EXPECT_NE(RunCheckpointsShow(dir_.path(), console()), kExitOk);
@@ -173,6 +185,9 @@ TEST_F(CheckpointsCommandTest, ExportsTensorsAndRows) {
   ASSERT_EQ(RunCheckpointsExport({path, to, ""}, Tools(), console()), kExitOk)
       << err_.str();
   EXPECT_EQ(tensors_[to], 4u);
+  EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat(
+                              to, ": written; the rows of 1 table are in ",
+                              dir_.File("out/tables"))));
   EXPECT_THAT(rows_[dir_.File("out/tables/emb.safetensors")],
               ElementsAre(5, -1));
 }

@@ -255,6 +255,15 @@ TEST_F(LoadJobFileTest, WhatAWeightsFileGivesIsNotWithoutValues) {
               testing::Contains(HasSubstr("the file lacks 'w', which keep")));
 }
 
+TEST_F(LoadJobFileTest, WhatIsForAWeightsFileNeedsOne) {
+  WriteModel(kModel);
+  JobOverrides overrides;
+  overrides.renames = {"a=b"};
+  EXPECT_THAT(
+      std::string(LoadJobFile(WriteJob(kJob), overrides).status().message()),
+      HasSubstr("--rename: needs --weights"));
+}
+
 TEST_F(LoadJobFileTest, AWeightsFileIsNamedOnce) {
   WriteModel(kModel);
   JobOverrides overrides;

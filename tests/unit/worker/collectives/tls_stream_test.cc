@@ -61,53 +61,50 @@ class Wire {
     ends_[1] = std::move(second.first);
     inner_[0] = std::move(first.second);
     inner_[1] = std::move(second.second);
-    thread_ = std::thread([this] { Carry(); });
+    for (const int from : {0, 1}) {
+      threads_.emplace_back([this, from] { Carry(from); });
+    }
   }
   ~Wire() { End(); }
 
   FileDescriptor Take(int end) { return std::move(ends_[end]); }
   void End() {
     ended_ = true;
-    if (thread_.joinable()) thread_.join();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
-  // After End.
-  const std::string& carried() const { return carried_; }
+  // After End: of both directions.
+  std::string carried() const { return absl::StrCat(carried_[0], carried_[1]); }
 
  private:
-  void Carry() {
+  void Carry(int from) {
+    char bytes[65536];
     while (!ended_) {
-      pollfd wait[] = {{inner_[0].get(), POLLIN, 0},
-                       {inner_[1].get(), POLLIN, 0}};
-      poll(wait, 2, 10);
-      for (int from = 0; from < 2; ++from) {
-        char bytes[65536];
-        const ssize_t got =
-            recv(inner_[from].get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-        if (got <= 0) continue;
-        if (from == 0) {
-          const int64_t at = changes_at_ - of_first_;
-          if (at >= 0 && at < got) bytes[at] ^= 1;
-          of_first_ += got;
-        }
-        carried_.append(bytes, static_cast<size_t>(got));
-        for (ssize_t sent = 0; sent < got && !ended_;) {
-          const ssize_t now = send(inner_[1 - from].get(), bytes + sent,
-                                   static_cast<size_t>(got - sent),
-                                   MSG_DONTWAIT | MSG_NOSIGNAL);
-          if (now > 0) sent += now;
-          if (now < 0 && errno != EAGAIN) break;
-        }
+      pollfd wait = {inner_[from].get(), POLLIN, 0};
+      poll(&wait, 1, 10);
+      const ssize_t got =
+          recv(inner_[from].get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (got <= 0) continue;
+      const int64_t at =
+          changes_at_ - static_cast<int64_t>(carried_[from].size());
+      if (from == 0 && at >= 0 && at < got) bytes[at] ^= 1;
+      carried_[from].append(bytes, static_cast<size_t>(got));
+      for (ssize_t sent = 0; sent < got && !ended_;) {
+        const ssize_t now =
+            send(inner_[1 - from].get(), bytes + sent,
+                 static_cast<size_t>(got - sent), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (now > 0) sent += now;
+        if (now < 0 && errno != EAGAIN) break;
       }
     }
   }
 
   const int64_t changes_at_;
-  int64_t of_first_ = 0;
   FileDescriptor ends_[2];
   FileDescriptor inner_[2];
-  std::string carried_;
+  std::string carried_[2];  // by the end that it came from
   std::atomic<bool> ended_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 // Two ranks over the wire.
