@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/random.h"
 #include "gmock/gmock.h"
@@ -35,6 +36,9 @@ absl::Time Soon(double seconds = 60) {
   return MonotonicNow() + absl::Seconds(seconds);
 }
 
+// How ranks reach each other.
+enum class Way { kTcp, kTls, kSharedMemory };
+
 PeerMeeting::Options OptionsOf(uint32_t rank, uint32_t ranks, bool shared,
                                uint64_t epoch = 1) {
   PeerMeeting::Options options;
@@ -53,11 +57,13 @@ PeerMeeting::Options OptionsOf(uint32_t rank, uint32_t ranks, bool shared,
 using Group = std::vector<std::unique_ptr<StreamTransport>>;
 
 // `shared`, by rank: whether it offers memory.
-Group Connect(const std::vector<bool>& shared) {
+Group Connect(const std::vector<bool>& shared, bool encrypts = false) {
   const auto n = static_cast<uint32_t>(shared.size());
   std::vector<std::unique_ptr<PeerMeeting>> meetings;
   for (uint32_t r = 0; r < n; ++r) {
-    auto meeting = PeerMeeting::Create(OptionsOf(r, n, shared[r]));
+    PeerMeeting::Options options = OptionsOf(r, n, shared[r]);
+    options.encrypts = encrypts;
+    auto meeting = PeerMeeting::Create(options);
     EXPECT_TRUE(meeting.ok()) << meeting.status();
     meetings.push_back(*std::move(meeting));
   }
@@ -84,8 +90,9 @@ Group Connect(const std::vector<bool>& shared) {
   return group;
 }
 
-Group Connect(uint32_t n, bool shared) {
-  return Connect(std::vector<bool>(n, shared));
+Group Connect(uint32_t n, Way way) {
+  return Connect(std::vector<bool>(n, way == Way::kSharedMemory),
+                 way == Way::kTls);
 }
 
 // Waits for callbacks, without moving messages itself or with.
@@ -105,17 +112,25 @@ struct Waiter {
   }
 };
 
-class PeerTransportTest : public ::testing::TestWithParam<bool> {};
+class PeerTransportTest : public ::testing::TestWithParam<Way> {};
 
-INSTANTIATE_TEST_SUITE_P(Ways, PeerTransportTest, ::testing::Bool(),
+const char* KindOf(Way way) {
+  return way == Way::kTcp ? "tcp" : way == Way::kTls ? "tls" : "shared memory";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, PeerTransportTest,
+                         ::testing::Values(Way::kTcp, Way::kTls,
+                                           Way::kSharedMemory),
                          [](const auto& info) {
-                           return info.param ? "SharedMemory" : "Tcp";
+                           return info.param == Way::kTcp   ? "Tcp"
+                                  : info.param == Way::kTls ? "Tls"
+                                                            : "SharedMemory";
                          });
 
 TEST_P(PeerTransportTest, EachRankHasItsWay) {
   const Group group = Connect(3, GetParam());
-  EXPECT_EQ(group[0]->kind_of(2), GetParam() ? "shared memory" : "tcp");
-  EXPECT_EQ(group[2]->kind_of(1), GetParam() ? "shared memory" : "tcp");
+  EXPECT_EQ(group[0]->kind_of(2), KindOf(GetParam()));
+  EXPECT_EQ(group[2]->kind_of(1), KindOf(GetParam()));
 }
 
 TEST(PeerTransportTest, ARankThatSharesNoMemoryIsReachedByTcp) {
@@ -556,33 +571,38 @@ TEST(PeerPortTest, AStopIsHeardWhileAConnectionIsMade) {
   close(listener);
 }
 
-// In a cluster with TLS.
-TEST(PeerPortTest, WithoutPlainTcpOnlyMemoryIsShared) {
-  const auto meet = [](bool shared) -> absl::Status {
-    PeerMeeting::Options options[] = {OptionsOf(0, 2, shared),
-                                      OptionsOf(1, 2, shared)};
-    for (auto& of : options) of.plain_tcp = false;
-    auto zero = PeerMeeting::Create(options[0]);
-    auto one = PeerMeeting::Create(options[1]);
-    EXPECT_TRUE(zero.ok() && one.ok());
-    EXPECT_TRUE((*one)->OnInvitation(0, (*zero)->InvitationFor(1)).ok());
-    if (absl::Status status =
-            (*zero)->Connect(1, "127.0.0.1", (*one)->InvitationFor(0), Soon());
-        !status.ok()) {
-      return status;
-    }
-    absl::Status higher;
-    std::thread thread([&] { higher = (*one)->Finish(Soon()).status(); });
-    const absl::Status lower = (*zero)->Finish(Soon()).status();
-    thread.join();
-    return lower.ok() ? higher : lower;
-  };
-  EXPECT_EQ(meet(/*shared=*/true), absl::OkStatus());
-  const absl::Status refused = meet(/*shared=*/false);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("rank 1 (worker:1 at 127.0.0.1:1001)"),
-                    HasSubstr("are not encrypted; use PARAMETER_SERVER")));
+// In a cluster with TLS memory of a host is shared all the same.
+TEST(PeerPortTest, WithTlsOtherHostsAreReachedByIt) {
+  const Group group = Connect({true, false, true}, /*encrypts=*/true);
+  EXPECT_EQ(group[0]->kind_of(1), "tls");
+  EXPECT_EQ(group[1]->kind_of(2), "tls");
+  EXPECT_EQ(group[0]->kind_of(2), "shared memory");
+}
+
+// Who repeats a hello, which anybody on the way can see, gets nowhere, and
+// keeps nobody out.
+TEST(PeerPortTest, ARepeatedHelloKeepsNobodyOut) {
+  PeerMeeting::Options options[] = {OptionsOf(0, 2, false),
+                                    OptionsOf(1, 2, false)};
+  for (auto& of : options) of.encrypts = true;
+  auto zero = PeerMeeting::Create(options[0]);
+  auto one = PeerMeeting::Create(options[1]);
+  ASSERT_TRUE(zero.ok() && one.ok());
+  const PeerInvitation invitation = (*one)->InvitationFor(0);
+  const std::string hello =
+      EncodeHello({1, 0, TokenProof(invitation.token, 1, 0)});
+  const int first = ConnectTo((*one)->port());
+  ASSERT_EQ(send(first, hello.data(), hello.size(), 0),
+            static_cast<ssize_t>(hello.size()));
+  EXPECT_TRUE((*one)->OnInvitation(0, (*zero)->InvitationFor(1)).ok());
+  absl::Status higher;
+  std::thread thread([&] { higher = (*one)->Finish(Soon()).status(); });
+  absl::SleepFor(absl::Milliseconds(200));  // the stranger is heard first
+  EXPECT_TRUE((*zero)->Connect(1, "127.0.0.1", invitation, Soon()).ok());
+  EXPECT_EQ((*zero)->Finish(Soon()).status(), absl::OkStatus());
+  thread.join();
+  EXPECT_EQ(higher, absl::OkStatus());
+  close(first);
 }
 
 TEST(PeerPortTest, AGroupThatDoesNotFormNamesWhoIsMissing) {

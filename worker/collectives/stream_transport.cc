@@ -169,6 +169,8 @@ bool StreamTransport::Flush() {
   for (Link& link : links_) {
     if (link.stream == nullptr || link.closed) continue;
     if (!link.stream->Pump(link.channel.get()).ok()) {
+      // What this rank has to say does not get there; that it has ended does.
+      link.stream->Close();
       link.closed = true;
     } else if (HasOutput(link)) {
       all = false;

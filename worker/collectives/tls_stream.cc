@@ -171,6 +171,10 @@ absl::StatusOr<bool> TlsStream::PumpIn(PeerChannel* channel) {
   OfferStaged(channel);
   size_t moved = 0;
   bool any = false;
+  // What came with the end of the handshake.
+  if (has_met() && BIO_ctrl_pending(received_) > 0) {
+    SYNCLINE_ASSIGN_OR_RETURN(any, Decrypt(channel));
+  }
   while (moved < kPumpBytesMax && channel->failure().ok()) {
     SYNCLINE_ASSIGN_OR_RETURN(const size_t bytes, ReceiveEncrypted());
     if (bytes == 0) break;

@@ -238,15 +238,19 @@ absl::StatusOr<std::shared_ptr<PeerLink>> JoinGroup(const PreparedJob& job,
   }
   const GoOnCheck go_on = GoOnOf(process);
   const WorkerGroups groups = GroupsOf(job);
-  const uint32_t ranks =
-      IsInGroup(job, groups) ? groups.size() : groups.workers();
+  const bool is_in_group = IsInGroup(job, groups);
+  const uint32_t ranks = is_in_group ? groups.size() : groups.workers();
+  // A leader names a member that is missing before the ps, which wait for the
+  // leader, name that.
+  const absl::Duration step_timeout =
+      is_in_group ? StepTimeout(job) * 7 / 8 : StepTimeout(job);
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<PeerTransport> transport,
       process.join_peers(job.assignment, group, patience, go_on));
   return std::make_shared<PeerLink>(
       PeerLink::Options{.label = absl::StrCat("job ", group.job, " on ",
                                               group.NameOf(group.rank)),
-                        .step_timeout = StepTimeout(job),
+                        .step_timeout = step_timeout,
                         .ranks = ranks},
       std::move(transport));
 }

@@ -150,6 +150,27 @@ std::vector<Job::Place> MemberPool::WorkersFor(const Job& job,
   return ordered;
 }
 
+bool MemberPool::HasEvenHosts(const Job& job, uint32_t count) const {
+  absl::flat_hash_map<std::string, uint32_t> workers;
+  for (const Job::Place& place : WorkersFor(job, count)) {
+    ++workers[place.member.hostname()];
+  }
+  return absl::c_all_of(workers, [&](const auto& host) {
+    return host.second == workers.begin()->second;
+  });
+}
+
+namespace {
+
+// The job waits for other hosts, though enough workers are free.
+bool LacksHosts(const Job& job, const MemberPool& pool) {
+  const uint32_t workers = NeedOf(job).workers;
+  return job.status().spec().groups().by_host() && job.status().attempt() > 0 &&
+         pool.free().workers >= workers && !pool.HasEvenHosts(job, workers);
+}
+
+}  // namespace
+
 std::optional<Job::Place> MemberPool::EvaluatorFor(
     ResourcesSpec::Device device) const {
   for (const Job::Place& place : evaluators) {
@@ -239,6 +260,7 @@ JobPlacement::Decision JobPlacement::Decide(const Job& job,
   const Capacity free = pool.free();
   if (free.Covers(NeedOf(job)) ||
       (free.Covers(least) && MayStartShort(job, now))) {
+    if (LacksHosts(job, pool)) return Decision::kPass;
     if (AwaitsEvaluator(job, pool, now)) return Decision::kHoldUp;
     short_since_.erase(job.id());
     return Decision::kStart;
@@ -277,6 +299,9 @@ std::string JobPlacement::WaitingText(const Job& job, const MemberPool& pool,
     return absl::StrCat("its next attempt, which begins ",
                         SecondsText(job.restart_time() - job.since()),
                         " after the end of the one before");
+  }
+  if (pool.free().Covers(NeedOf(job)) && LacksHosts(job, pool)) {
+    return "as many free workers on each of some hosts: groups.by_host";
   }
   if (pool.free().Covers(NeedOf(job)) && AwaitsEvaluator(job, pool, now)) {
     return "the cluster's evaluator, which may still come";

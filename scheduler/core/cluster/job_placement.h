@@ -40,6 +40,8 @@ struct MemberPool {
   // they had before, else the largest that there are. Where there is no such
   // choice the groups will be refused. REQUIRES: there are enough.
   std::vector<Job::Place> WorkersFor(const Job& job, uint32_t count) const;
+  // Whether these are as many of each host. REQUIRES: as WorkersFor.
+  bool HasEvenHosts(const Job& job, uint32_t count) const;
   // The evaluator for such a job, if one is free that fits.
   std::optional<Job::Place> EvaluatorFor(ResourcesSpec::Device device) const;
 };
@@ -63,6 +65,10 @@ uint32_t WorkersToTake(const Job& job, const MemberPool& free, bool takes_most);
 //
 // A job whose next attempt is put off holds up those behind it if the wait is
 // no longer than `settle`: the members that it had are soon needed again.
+//
+// A job with groups.by_host that has run before waits until as many workers are
+// free on each host, and holds up nobody: other hosts may come back. Its first
+// attempt says at once what is wrong.
 //
 // A job that goes on with fewer workers than it should have (LeastOf) is given
 // those that are free at once where it has run before: members of its own were

@@ -107,22 +107,26 @@ class Wire {
   std::vector<std::thread> threads_;
 };
 
+PeerGroup GroupOf(uint32_t rank) {
+  PeerGroup group;
+  group.job = "j";
+  group.epoch = 1;
+  group.rank = rank;
+  group.peers = {{"worker:0", "h:1"}, {"worker:1", "h:2"}};
+  return group;
+}
+
 // Two ranks over the wire.
 struct Pair {
   explicit Pair(Wire* wire, uint64_t rekey_bytes = 1 << 30) {
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      PeerGroup group;
-      group.job = "j";
-      group.epoch = 1;
-      group.rank = rank;
-      group.peers = {{"worker:0", "h:1"}, {"worker:1", "h:2"}};
       std::vector<std::unique_ptr<PeerStream>> streams(2);
       streams[1 - rank] = std::make_unique<TlsStream>(
           wire->Take(static_cast<int>(rank)),
           rank == 0 ? TlsStream::Side::kClient : TlsStream::Side::kServer, kKey,
           rekey_bytes);
       ranks.push_back(std::make_unique<StreamTransport>(
-          group, std::move(streams), StreamTransport::Options()));
+          GroupOf(rank), std::move(streams), StreamTransport::Options()));
     }
   }
   // Each sends the other `sent`; what came, by rank.
@@ -194,6 +198,48 @@ absl::Status Meet(TlsStream* first, TlsStream* second) {
     if (first->has_met() && second->has_met()) return absl::OkStatus();
   }
   return absl::DeadlineExceededError("");
+}
+
+// The lower rank may send as soon as it has met the other, which then has both
+// at once: the end of the handshake and a message.
+TEST(TlsStreamTest, AMessageThatComesWithTheHandshakesEndIsTaken) {
+  auto ends = Sockets();
+  auto client = std::make_unique<TlsStream>(std::move(ends.first),
+                                            TlsStream::Side::kClient, kKey);
+  auto server = std::make_unique<TlsStream>(std::move(ends.second),
+                                            TlsStream::Side::kServer, kKey);
+  for (TlsStream* const one : {client.get(), server.get(), client.get()}) {
+    ASSERT_EQ(one->Meet(), absl::OkStatus());
+  }
+  ASSERT_TRUE(client->has_met());
+  ASSERT_FALSE(server->has_met());
+  const auto rank_of = [](uint32_t rank, std::unique_ptr<TlsStream> stream) {
+    std::vector<std::unique_ptr<PeerStream>> streams(2);
+    streams[1 - rank] = std::move(stream);
+    return std::make_unique<StreamTransport>(GroupOf(rank), std::move(streams),
+                                             StreamTransport::Options());
+  };
+  const auto zero = rank_of(0, std::move(client));
+  const std::string sent = "short";
+  const ConstPeerMemory piece = {reinterpret_cast<const uint8_t*>(sent.data()),
+                                 sent.size()};
+  std::atomic<int> left = 1;
+  const auto done = [&](const absl::Status& status) {
+    EXPECT_EQ(status, absl::OkStatus());
+    --left;
+  };
+  zero->Send(1, {1, kKind, 0}, {&piece, 1}, Soon(), done);
+  ASSERT_TRUE(zero->Await([&] { return left == 0; }, Soon()));
+  ASSERT_EQ(server->Meet(), absl::OkStatus());
+  ASSERT_TRUE(server->has_met());
+  const auto one = rank_of(1, std::move(server));
+  std::string came(sent.size(), ' ');
+  left = 1;
+  one->Receive(0, {1, kKind, 0},
+               {reinterpret_cast<uint8_t*>(came.data()), came.size()}, Soon(),
+               done);
+  EXPECT_TRUE(one->Await([&] { return left == 0; }, Soon(5)));
+  EXPECT_EQ(came, sent);
 }
 
 TEST(TlsStreamTest, WhoHasAnotherKeyIsNotMet) {

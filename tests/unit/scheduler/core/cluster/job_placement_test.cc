@@ -18,8 +18,10 @@ using Decision = JobPlacement::Decision;
 
 constexpr absl::Duration kSettle = absl::Seconds(15);
 
-Job MakeJob(const JobSpec& spec, absl::Span<const char* const> ran_on = {}) {
+Job MakeJob(const JobSpec& spec, absl::Span<const char* const> ran_on = {},
+            uint32_t attempt = 0) {
   StoredJob stored;
+  stored.status.set_attempt(attempt);
   stored.status.set_job_id("j-0001");
   stored.status.set_state(QUEUED);
   *stored.status.mutable_spec() = spec;
@@ -113,6 +115,23 @@ TEST_F(JobPlacementTest, GroupsByHostHaveAsManyWorkersOnEachHost) {
   EXPECT_THAT(Chosen(MakeJob(spec), 5), ElementsAre(1, 2, 3, 4, 5));
   // Others take the first.
   EXPECT_THAT(Chosen(MakeJob(JobSpec()), 4), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(JobPlacementTest, GroupsByHostThatHaveRunWaitForHosts) {
+  JobSpec spec;
+  spec.mutable_groups()->set_by_host(true);
+  spec.mutable_resources()->set_workers(4);
+  Add(PS);
+  for (const char* const host : {"a", "a", "a", "b"}) AddOn(host);
+  now_ += absl::Hours(1);
+  EXPECT_EQ(placement_.Decide(MakeJob(spec), pool_, now_), Decision::kStart)
+      << "it says what is wrong";
+  const Job again = MakeJob(spec, {"a", "a", "b", "b"}, /*attempt=*/1);
+  EXPECT_EQ(placement_.Decide(again, pool_, now_), Decision::kPass);
+  EXPECT_THAT(placement_.WaitingText(again, pool_, now_),
+              HasSubstr("on each of some hosts: groups.by_host"));
+  AddOn("b");
+  EXPECT_EQ(placement_.Decide(again, pool_, now_), Decision::kStart);
 }
 
 TEST_F(JobPlacementTest, WhatAJobTakesIsNotThereAnyMore) {
