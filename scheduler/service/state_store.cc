@@ -18,6 +18,7 @@
 #include "common/system/log.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
+#include "rocksdb/listener.h"
 #include "rocksdb/options.h"
 #include "rocksdb/utilities/checkpoint.h"
 #include "rocksdb/write_batch.h"
@@ -75,8 +76,21 @@ class OurLog final : public rocksdb::Logger {
 };
 
 // A scheduler's state is small: a few kilobytes per job.
+// RocksDB would go on by itself when the disk has room again, with a log whose
+// writer has failed: an assertion of the packaged library (7.8) then ends the
+// process. The database is opened again instead (Reopen).
+class NoRecovery final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status,
+                            bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+};
+
 rocksdb::Options SmallDatabase() {
   rocksdb::Options options;
+  options.listeners.push_back(std::make_shared<NoRecovery>());
+  options.max_bgerror_resume_count = 0;
   options.info_log = std::make_shared<OurLog>();
   options.create_if_missing = true;
   options.write_buffer_size = 4 << 20;

@@ -100,7 +100,8 @@ TEST_F(AutoRegimeTest, AJobMakesItsTrialsWithinItsBudget) {
     EXPECT_THAT(told[i + 1].reason(), HasSubstr("auto: back to "));
     const int64_t clocks =
         told[i + 1].regime().first_clock() - told[i].regime().first_clock();
-    EXPECT_LE(clocks, kWindow);
+    // In ASYNC a worker may be past the clock at which a trial was to end.
+    EXPECT_LE(clocks, 2 * kWindow);
     EXPECT_NE(RegimeText(told[i].regime()), RegimeText(told[i + 1].regime()));
     spent += clocks;
   }

@@ -105,7 +105,8 @@ TEST(LocalRulesTest, RefusesByName) {
       {"regimes { when { clock: 5 } then { learning_rate_factor: 0.5 } }",
        "regimes[0].then.mode: the regime of a job in LOCAL cannot change yet"},
       {"regimes { when { clock: 5 } then { strategy: ALL_REDUCE } }",
-       "regimes[0].then.consistency.mode: LOCAL needs ps for all of a job's"},
+       "regimes[0].then: cannot be made in this job: consistency.mode: LOCAL "
+       "needs ps for all of a job's"},
   };
   for (const auto& c : kCases) {
     EXPECT_THAT(absl::StrJoin(ProblemsOf(c.edit), "\n"), HasSubstr(c.problem))
@@ -131,7 +132,7 @@ TEST(LocalRulesTest, NoJobEntersItWhileItRuns) {
   EXPECT_THAT(
       std::string(
           ChangedRegime(spec, 2, RegimeOf(spec), change).status().message()),
-      HasSubstr("mode: LOCAL is not built"));
+      HasSubstr("mode: a running job cannot change to LOCAL yet"));
 }
 
 TEST(LocalRulesTest, ItKeepsItsStrategy) {

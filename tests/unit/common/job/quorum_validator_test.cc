@@ -121,7 +121,7 @@ TEST(QuorumValidatorTest, NoRunningJobGoesThere) {
   change.set_mode(ConsistencySpec::SYNC_WITH_BACKUPS);
   EXPECT_THAT(
       std::string(ChangedRegime(sync, 4, current, change).status().message()),
-      HasSubstr("SYNC_WITH_BACKUPS is not built"));
+      HasSubstr("cannot change to SYNC_WITH_BACKUPS yet"));
 }
 
 TEST(QuorumValidatorTest, TheNoteSaysWhatIsLost) {
