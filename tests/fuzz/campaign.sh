@@ -21,7 +21,7 @@ if ((${#targets[@]} == 0)); then
 fi
 
 export CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target fuzz_targets || exit 1
+cmake --preset fuzz >/dev/null && cmake --build --preset fuzz --target "${targets[@]}" || exit 1
 mkdir -p build/logs build/fuzz/fuzz_failures
 
 run() {
