@@ -579,8 +579,8 @@ TEST(PeerPortTest, WithTlsOtherHostsAreReachedByIt) {
   EXPECT_EQ(group[0]->kind_of(2), "shared memory");
 }
 
-// Who repeats a hello, which anybody on the way can see, gets nowhere, and
-// keeps nobody out.
+// A stranger on the way can see a hello and repeat it: the stranger is not met,
+// and the rank whose hello it was still is.
 TEST(PeerPortTest, ARepeatedHelloKeepsNobodyOut) {
   PeerMeeting::Options options[] = {OptionsOf(0, 2, false),
                                     OptionsOf(1, 2, false)};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/clock.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
@@ -58,9 +59,12 @@ class ElasticTest : public testing::Test {
     job.mutable_checkpoint()->set_directory(folder_);
     return job;
   }
+  // Smooth: at the kink of a Relu the rounding of a sum in another order can
+  // decide whether a sample's gradient passes, and curves part by a thousandth.
   std::string Submit(const JobSpec& job) {
-    const auto id = cluster_.Submit(
-        WriteJob(cluster_.dir(), job, MlpModel(784, kHidden, 10)));
+    const auto id = cluster_.Submit(WriteJob(
+        cluster_.dir(), job,
+        absl::StrReplaceAll(MlpModel(784, kHidden, 10), {{"Relu", "Tanh"}})));
     EXPECT_OK(id);
     return id.value_or("");
   }
@@ -96,7 +100,7 @@ class ElasticTest : public testing::Test {
     for (int i = 0; i < a.evaluations_size(); ++i) {
       EXPECT_EQ(a.evaluations(i).clock(), b.evaluations(i).clock());
       EXPECT_NEAR(a.evaluations(i).loss(), b.evaluations(i).loss(),
-                  5e-3 * (std::abs(a.evaluations(i).loss()) + 0.01));
+                  1e-5 * (std::abs(a.evaluations(i).loss()) + 0.01));
     }
   }
 

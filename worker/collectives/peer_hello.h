@@ -23,11 +23,12 @@ struct PeerHello {
 inline constexpr size_t kHelloBytes = 64;
 inline constexpr size_t kTokenBytes = 16;
 
-// What shows that the caller of this rank has the token, and does not tell it:
-// the hello is not encrypted. kTokenBytes.
+// A proof, of kTokenBytes, that the caller of this rank has the token. It does
+// not tell the token, because the hello is not encrypted. REQUIRES: token has
+// kTokenBytes. Pure.
 std::string TokenProof(absl::string_view token, uint64_t epoch, uint32_t from);
-// The key of the connection of this caller (TlsStream), which follows from the
-// token. 32 bytes.
+// The key of this caller's connection, of TlsStream::kKeyBytes, which follows
+// from the token. REQUIRES: token has kTokenBytes. Pure.
 std::string ConnectionKey(absl::string_view token, uint64_t epoch,
                           uint32_t from);
 

@@ -169,7 +169,7 @@ bool StreamTransport::Flush() {
   for (Link& link : links_) {
     if (link.stream == nullptr || link.closed) continue;
     if (!link.stream->Pump(link.channel.get()).ok()) {
-      // What this rank has to say does not get there; that it has ended does.
+      // This rank's last frame may be stuck; the end of the stream gets there.
       link.stream->Close();
       link.closed = true;
     } else if (HasOutput(link)) {

@@ -22,7 +22,9 @@ namespace syncline::worker {
 // before (PSK, RFC 8446) and a Diffie-Hellman exchange, so who hears of the key
 // later cannot read what was sent. Without certificates: the key came over a
 // channel that had checked them. Until the handshake has ended, by Meet or
-// within Pump, nothing of the channel moves.
+// within Pump, nothing of the channel moves. Nothing blocks but Close, for a
+// quarter of a second at most. Takes some 900 KiB at most: what has come, what
+// is to leave, each encrypted and not. Thread-compatible.
 class TlsStream : public PeerStream {
  public:
   enum class Side { kClient, kServer };

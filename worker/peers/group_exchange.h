@@ -208,8 +208,8 @@ class GroupExchange final : public ParameterExchange {
   absl::Status Meet(int64_t clock, AwaitMembers await);
   // No member leaves before all are done.
   absl::Status EndTogether(int64_t clock);
-  // No member leaves before all know why the group fails: who saw another
-  // leave first would name that one. A few seconds at most.
+  // No member leaves before all know why the group fails: a member that saw
+  // another leave first would name that one. A few seconds at most.
   void HearTogether(int64_t clock);
 
   const Options options_;

@@ -282,11 +282,8 @@ void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
   // A lost worker may come back: with as many as before it has worked.
   const bool has_fewer =
       static_cast<uint32_t>(status_.workers_size()) < ran_with_;
-  // On other hosts the groups may be equal again.
-  const bool has_other_hosts =
-      status_.spec().groups().by_host() && ran_with_ > 0;
-  const bool is_retryable = has_fewer || has_other_hosts || is_of_orphans ||
-                            IsUnseen(each, attempt_->start, status_);
+  const bool is_retryable =
+      has_fewer || is_of_orphans || IsUnseen(each, attempt_->start, status_);
   Fail(problems, is_retryable ? kExitRetryable : kExitFailed, now, actions);
 }
 

@@ -288,7 +288,8 @@ TEST(GroupExchangeTest, HandsOverTheSumInTheOrderOfRanks) {
       }
       EXPECT_EQ(pushed.samples, all);
       EXPECT_TRUE(pushed.gradient == sums) << "clock " << clock;
-      // Whoever was late: leaders of several groups have one order.
+      // The order does not depend on which member was late, so the leaders of
+      // several groups have the same.
       if (pushed.order.empty()) continue;
       if (order.empty()) order = pushed.order;
       EXPECT_EQ(pushed.order, order) << "clock " << clock;
@@ -333,7 +334,7 @@ TEST(GroupExchangeTest, AnErrorOfTheLeaderGoesToAllMembers) {
     group.Run([&](uint32_t rank) {
       EXPECT_EQ(group.at(rank).Pull(0), absl::OkStatus());
       ended[rank] = group.Step(rank, {.clock = 0, .sample_count = 1});
-      // Who has heard of it may end while another waits yet.
+      // A member that has heard of the failure may end while another waits.
       if (rank == late) absl::SleepFor(absl::Milliseconds(random.Below(3)));
       group.at(rank).Cancel(ended[rank]);
     });
