@@ -2,21 +2,23 @@
 # Installs what is missing, builds, and runs every test and check.
 #
 #   tests/run.sh             everything
-#   tests/run.sh STAGE...    some of: lint release asan clang tsan tests
+#   tests/run.sh STAGE...    some of: lint release tests asan tsan clang
 #
 #   lint     clang-format, include rules, clocks, one definition of each type, what
 #            documents say of the repository, the wire contract against the last
 #            release's, the mirror of tests and sources
 #   release  gcc, optimised: all binaries and tests
+#   tests    every test of the release build
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC and RocksDB, and all fuzz targets (60 s together)
-#   clang    clang and clang-tidy over every source: warnings, thread safety and
-#            the checks of .clang-tidy are errors
 #   tsan     thread sanitizer: the pure cores
-#   tests    every test of the release build
+#   clang    clang and clang-tidy over every source but tests, which clang compiles
+#            with its warnings anyway: thread safety and the checks of .clang-tidy
+#            are errors
 #
 # Goes on after a failed stage and exits 1 if any failed. Real data is taken
 # from $SYNCLINE_TEST_DATA, else ../shared/data; tests say so where it is absent.
+# $SYNCLINE_CUDA_ARCHITECTURES, if set, are those that the release build is for.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +34,8 @@ mkdir -p build/logs
 
 # A quickstart may have configured it without tests.
 configure_release() {
-  cmake --preset release -DSYNCLINE_BUILD_TESTS=ON
+  cmake --preset release -DSYNCLINE_BUILD_TESTS=ON \
+    ${SYNCLINE_CUDA_ARCHITECTURES:+-DSYNCLINE_CUDA_ARCHITECTURES=$SYNCLINE_CUDA_ARCHITECTURES}
 }
 stage_lint() {
   tests/lint/format.sh && python3 tests/lint/layers.py &&
@@ -55,16 +58,16 @@ stage_asan() {
     cmake --build --preset asan --target address_tests -j "$JOBS" &&
     ctest --preset asan -L 'sanitize-address|fuzz' -j "$JOBS"
 }
-stage_clang() {
-  configure_release >/dev/null &&
-    cmake --build --preset release --target proto_grpc -j "$JOBS" &&
-    python3 tests/lint/clang_check_test.py &&
-    python3 tests/lint/clang_check.py build/release
-}
 stage_tsan() {
   cmake --preset tsan &&
     cmake --build --preset tsan --target thread_tests -j "$JOBS" &&
     ctest --preset tsan -L sanitize-thread -j "$JOBS"
+}
+stage_clang() {
+  configure_release >/dev/null &&
+    cmake --build --preset release --target proto_grpc -j "$JOBS" &&
+    python3 tests/lint/clang_check_test.py &&
+    python3 tests/lint/clang_check.py build/release --without tests
 }
 # Tests with real processes wait more than they compute: one more than there are
 # processors.
@@ -73,7 +76,7 @@ stage_tests() {
 }
 
 stages=("$@")
-((${#stages[@]})) || stages=(lint release asan clang tsan tests)
+((${#stages[@]})) || stages=(lint release tests asan tsan clang)
 for stage in "${stages[@]}"; do
   declare -F "stage_$stage" >/dev/null && continue
   echo "tests/run.sh: no stage '$stage'; see the top of this file" >&2

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -43,8 +44,10 @@ absl::StatusOr<Seconds> Run(const std::vector<std::vector<std::string>>& argvs,
   return seconds;
 }
 
-absl::StatusOr<Seconds> RunOurs(int ranks, const std::string& elements,
-                                bool tcp) {
+// `flag` of collective_rank says how bytes move; empty: shared memory.
+absl::StatusOr<Seconds> RunOurs(int ranks,
+                                const std::vector<std::string>& elements,
+                                const std::string& flag) {
   const TempDir folder;
   std::vector<std::vector<std::string>> argvs;
   for (int r = 0; r < ranks; ++r) {
@@ -56,8 +59,8 @@ absl::StatusOr<Seconds> RunOurs(int ranks, const std::string& elements,
                                      "--ranks",
                                      absl::StrCat(ranks),
                                      "--elements",
-                                     elements};
-    if (tcp) argv.emplace_back("--tcp");
+                                     absl::StrJoin(elements, ",")};
+    if (!flag.empty()) argv.push_back(flag);
     argvs.push_back(std::move(argv));
   }
   return Run(argvs, folder.path());
@@ -97,12 +100,16 @@ struct Side {
 constexpr Side kSides[] = {
     {"shared memory",
      [](int n, const std::vector<std::string>& e) {
-       return RunOurs(n, absl::StrJoin(e, ","), false);
+       return RunOurs(n, e, "");
      }},
     {"OpenMPI", RunMpi},
     {"TCP",
      [](int n, const std::vector<std::string>& e) {
-       return RunOurs(n, absl::StrJoin(e, ","), true);
+       return RunOurs(n, e, "--tcp");
+     }},
+    {"TLS",
+     [](int n, const std::vector<std::string>& e) {
+       return RunOurs(n, e, "--tls");
      }},
     {"Gloo", RunGloo},
 };
@@ -145,8 +152,9 @@ absl::Status RunCollectiveBench(const BenchOptions& options, Report* report) {
         }
       }
     }
-    const auto compare = [&](const char* ours, const char* theirs, double goal,
-                             double large_goal) {
+    const auto compare = [&](const char* ours, const char* theirs,
+                             std::optional<double> goal,
+                             std::optional<double> large_goal) {
       if (std::count(absent.begin(), absent.end(), theirs) > 0) return;
       for (const Load& load : loads) {
         report->AddRatio(
@@ -157,6 +165,7 @@ absl::Status RunCollectiveBench(const BenchOptions& options, Report* report) {
     };
     compare("shared memory", "OpenMPI", 1.0, 1.5);
     compare("TCP", "Gloo", 1.5, 1.5);
+    compare("TLS", "TCP", std::nullopt, std::nullopt);
   }
   if (!absent.empty()) {
     report->Set("not installed", absl::StrJoin(absent, ", "));

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Checks every source with clang and clang-tidy.
 
-  clang_check.py BUILD_DIR [--jobs N] [SOURCE...]
+  clang_check.py BUILD_DIR [--jobs N] [--without FOLDER] [SOURCE...]
 
 The checks are those of .clang-tidy, and clang's warnings, thread safety among
 them; all are errors. A NOLINT names its check and gives a reason:
 "NOLINT(check): reason". Reads the sources and flags from
 BUILD_DIR/compile_commands.json and writes BUILD_DIR/clang_check/build.ninja,
-so a second run checks only what changed. With SOURCE... only those are checked.
+so a second run checks only what changed. With SOURCE... only those are checked,
+with --without all but those below FOLDER.
 
 Three things make it as cheap as clang alone: tidy_scope.cc, one precompiled
 header for all sources, with all that the build precompiles, and no C++ modules,
@@ -119,6 +120,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("build", type=lambda path: pathlib.Path(path).resolve())
     parser.add_argument("--jobs", default=str(os.cpu_count()))
+    parser.add_argument("--without", type=lambda path: pathlib.Path(path).resolve())
     parser.add_argument("source", nargs="*", type=lambda path: pathlib.Path(path).resolve())
     options = parser.parse_intermixed_args()
     build = options.build
@@ -130,6 +132,8 @@ def main():
         inside = ROOT in source.parents and build not in source.parents
         if inside and source.suffix == ".cc":
             sources.setdefault(source, parse_command(entry["command"]))
+    sources = {source: entry for source, entry in sources.items()
+               if options.without not in source.parents}
     header, header_flags = precompiled_header(sources)
     if options.source:
         sources = {source: sources[source] for source in options.source}

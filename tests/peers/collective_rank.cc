@@ -1,12 +1,14 @@
 // One rank of a group, as a process of its own: for tests that kill it, and for
 // syncline-bench collective.
 //
-//   collective_rank --dir D --rank R --ranks N [--tcp] [--seconds S]
+//   collective_rank --dir D --rank R --ranks N [--tcp | --tls] [--seconds S]
 //       [--epoch E] [--loop COUNT] [--elements A,B,...] [--algorithm NAME]
 //       [--reduce COUNT | --gather COUNT]
 //
-// Ranks find each other by files in D. With --elements it checks, then times
-// all-reduces of so many float32 and prints "elements seconds" for each. With
+// Ranks find each other by files in D, and exchange bytes through shared
+// memory, over TCP, or over TLS as between hosts. With --elements it checks,
+// then times all-reduces of so many float32 and prints "elements seconds" for
+// each. With
 // --loop it goes on until a message takes longer than S seconds or a rank is
 // gone, and prints that error; --reduce and --gather likewise with the halves.
 
@@ -43,6 +45,7 @@ struct Flags {
   uint32_t rank = 0;
   uint32_t ranks = 2;
   bool tcp = false;
+  bool tls = false;
   double seconds = 20;
   uint64_t epoch = 1;
   size_t loop = 0;
@@ -71,7 +74,8 @@ absl::StatusOr<PeerGroupPlan> FindRanks(const Flags& flags,
   plan.meeting.group.job = "j-0001";
   plan.meeting.group.epoch = flags.epoch;
   plan.meeting.group.rank = flags.rank;
-  plan.meeting.shared_memory = !flags.tcp;
+  plan.meeting.shared_memory = !flags.tcp && !flags.tls;
+  plan.meeting.encrypts = flags.tls;
   plan.pass = {1, "sixteen secret b"};
   const absl::Time deadline = MonotonicNow() + absl::Seconds(30);
   for (uint32_t r = 0; r < flags.ranks; ++r) {
@@ -203,6 +207,7 @@ int main(int argc, char** argv) {
   app.add_option("--rank", flags.rank)->required();
   app.add_option("--ranks", flags.ranks)->required();
   app.add_flag("--tcp", flags.tcp);
+  app.add_flag("--tls", flags.tls);
   app.add_option("--seconds", flags.seconds);
   app.add_option("--epoch", flags.epoch);
   app.add_option("--loop", flags.loop);
