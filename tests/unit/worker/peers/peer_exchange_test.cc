@@ -500,8 +500,13 @@ void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
       }
     }
     left_out[rank] = of.exchange().left_out();
-    // All but the reports of activity that it would take.
-    if (of.messages_under_way() != static_cast<int>(job.ranks) - 1) {
+    // All but the reports of activity that it would take. What has woken this
+    // thread may still be ending on another.
+    const auto has_ended = [&] {
+      return of.messages_under_way() == static_cast<int>(job.ranks) - 1;
+    };
+    peers.at(rank)->Await(has_ended, MonotonicNow() + absl::Seconds(20));
+    if (!has_ended()) {
       wrong[rank] = absl::StrCat(of.messages_under_way(),
                                  " messages are under way at the end");
     }
