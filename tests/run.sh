@@ -10,11 +10,13 @@
 #   release  gcc, optimised: all binaries and tests
 #   tests    every test of the release build
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
-#            without gRPC and RocksDB, and all fuzz targets (60 s together)
+#            without gRPC, RocksDB and kernels, and fuzz targets (60 s together)
 #   tsan     thread sanitizer: the pure cores
 #   clang    clang and clang-tidy over every source but tests, which clang compiles
 #            with its warnings anyway: thread safety and the checks of .clang-tidy
 #            are errors
+#   asan_long  only where it is named: the rest of asan's tests, those of kernels,
+#            operators (the emulated GPU's among them) and of a ps's state
 #
 # Goes on after a failed stage and exits 1 if any failed. Real data is taken
 # from $SYNCLINE_TEST_DATA, else ../shared/data; tests say so where it is absent.
@@ -56,7 +58,12 @@ stage_release() {
 stage_asan() {
   cmake --preset asan &&
     cmake --build --preset asan --target address_tests -j "$JOBS" &&
-    ctest --preset asan -L 'sanitize-address|fuzz' -j "$JOBS"
+    ctest --preset asan -L '^sanitize-address$' -j "$JOBS"
+}
+stage_asan_long() {
+  cmake --preset asan &&
+    cmake --build --preset asan --target address_long_tests -j "$JOBS" &&
+    ctest --preset asan -L '^sanitize-address_long$' -j "$JOBS"
 }
 stage_tsan() {
   cmake --preset tsan &&
