@@ -21,6 +21,7 @@
 #include "common/system/file.h"
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
+#include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "tests/testing/eventually.h"
 
@@ -252,14 +253,6 @@ absl::StatusOr<Message> TestCluster::Ask(
   return message;
 }
 
-// A new one after an error: it connects at once, where another would wait.
-ctl::JobsClient& TestCluster::client() {
-  if (client_ == nullptr) {
-    client_ = std::make_unique<ctl::JobsClient>(scheduler_address_);
-  }
-  return *client_;
-}
-
 absl::StatusOr<std::string> TestCluster::Submit(const std::string& job_file) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const auto response, Ask<google::protobuf::Struct>({"submit", job_file}));
@@ -268,16 +261,12 @@ absl::StatusOr<std::string> TestCluster::Submit(const std::string& job_file) {
 
 absl::StatusOr<JobStatus> TestCluster::Get(const std::string& job_id) {
   if (!options_.certs_dir.empty()) return Ask<JobStatus>({"get", job_id});
-  auto job = client().Get(job_id);
-  if (!job.ok()) client_.reset();
-  return job;
+  return ctl::JobsClient(scheduler_address_).Get(job_id);
 }
 
 absl::StatusOr<ClusterStatus> TestCluster::Members() {
   if (!options_.certs_dir.empty()) return Ask<ClusterStatus>({"cluster"});
-  auto members = client().GetCluster();
-  if (!members.ok()) client_.reset();
-  return members;
+  return ctl::JobsClient(scheduler_address_).GetCluster();
 }
 
 absl::Status TestCluster::WaitForFreeMembers(int count,

@@ -15,7 +15,6 @@
 #include "common/system/child_process.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
-#include "scheduler/ctl/jobs_client.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline {
@@ -115,6 +114,8 @@ class TestCluster {
   absl::StatusOr<std::string> Submit(const std::string& job_file);
   // Likewise where the cluster has TLS, else from this process: tests ask every
   // 20 ms, and a program that is started so often takes most of a processor.
+  // Each call connects anew, so that it finds a scheduler that has been
+  // replaced.
   absl::StatusOr<JobStatus> Get(const std::string& job_id);
   absl::StatusOr<ClusterStatus> Members();
 
@@ -136,7 +137,6 @@ class TestCluster {
   std::optional<std::string> CertsFile(const std::string& name) const;
   absl::Status Spawn(const std::string& name, const std::string& binary,
                      const std::vector<std::string>& flags);
-  ctl::JobsClient& client();
   template <typename Message>
   absl::StatusOr<Message> Ask(const std::vector<std::string>& arguments);
   absl::StatusOr<JobStatus> WaitForJob(
@@ -148,7 +148,6 @@ class TestCluster {
   const TempDir dir_;
   std::string scheduler_address_;
   std::map<std::string, std::unique_ptr<ChildProcess>> daemons_;
-  std::unique_ptr<ctl::JobsClient> client_;
 };
 
 // A TCP port of this machine that was free a moment ago, for daemons whose
