@@ -230,6 +230,12 @@ TEST_F(ReplacedSchedulerTest, OneThatWasFrozenChangesNothing) {
   ASSERT_OK_AND_ASSIGN(const JobStatus taken, newer_.Get(id));
   EXPECT_EQ(taken.state(), RUNNING);
   ASSERT_OK(newer_.WaitForClock(id, taken.progress().clock() + 5, kPatience));
+  // The chief's reports alone would do for that.
+  ASSERT_TRUE(Eventually(kPatience, [&] {
+    return newer_.LogOf("scheduler")
+               .find("msg=\"member registered\" member=\"ps 0") !=
+           std::string::npos;
+  }));
 
   // Awake, it even gets the daemons' next streams, and they do not listen.
   older_.daemon("scheduler").Signal(SIGCONT);
