@@ -8,9 +8,9 @@
 // Ranks find each other by files in D, and exchange bytes through shared
 // memory, over TCP, or over TLS as between hosts. With --elements it checks,
 // then times all-reduces of so many float32 and prints "elements seconds" for
-// each. With
-// --loop it goes on until a message takes longer than S seconds or a rank is
-// gone, and prints that error; --reduce and --gather likewise with the halves.
+// each. With --loop it goes on until a message takes longer than S seconds or a
+// rank is gone, and prints that error; --reduce and --gather likewise with the
+// halves.
 
 #include <unistd.h>
 

@@ -500,8 +500,8 @@ void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
       }
     }
     left_out[rank] = of.exchange().left_out();
-    // All but the reports of activity that it would take. What has woken this
-    // thread may still be ending on another.
+    // Reports of activity that this rank would take are left. The callback that
+    // has woken this thread counts its message off a moment later.
     const auto has_ended = [&] {
       return of.messages_under_way() == static_cast<int>(job.ranks) - 1;
     };
