@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<std::string>> PagesOf(TestCluster* cluster) {
 // Processor seconds that the daemons of a cluster have had so far.
 absl::StatusOr<double> ProcessorSeconds(TestCluster* cluster) {
   double seconds = 0;
-  for (const char* name : {"scheduler", "ps-0", "worker-0"}) {
+  for (const char* name : {"scheduler", "ps-0", "chief-0"}) {
     const std::string path =
         absl::StrCat("/proc/", cluster->daemon(name).pid(), "/stat");
     SYNCLINE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 1 << 16));
