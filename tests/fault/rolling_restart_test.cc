@@ -39,8 +39,8 @@ class RollingRestartTest : public testing::Test {
   }
 
   // Checkpoints are made where they are asked for alone.
-  JobSpec Mlp(const std::string& name) const {
-    JobSpec job = AdamDigitsJob(/*workers=*/2, /*epochs=*/20);
+  JobSpec Mlp(const std::string& name, int epochs) const {
+    JobSpec job = AdamDigitsJob(/*workers=*/2, epochs);
     job.set_name(name);
     job.mutable_resources()->set_ps(2);
     job.mutable_checkpoint()->set_every_seconds(1e6);
@@ -86,9 +86,11 @@ class RollingRestartTest : public testing::Test {
 };
 
 TEST_F(RollingRestartTest, AllProcessesAreRestartedUnderARunningJob) {
-  const std::string reference = ModelOf(Submit(Mlp("reference")));
+  // Long enough for the restart of most of six processes on any machine.
+  constexpr int kEpochs = 12;
+  const std::string reference = ModelOf(Submit(Mlp("reference", kEpochs)));
   ASSERT_FALSE(reference.empty());
-  const std::string id = Submit(Mlp("rolling"));
+  const std::string id = Submit(Mlp("rolling", kEpochs));
   ASSERT_OK(cluster_.WaitForClock(id, 1, kPatience));
   for (const std::string daemon :
        {"ps-0", "chief-0", "worker-0", "ps-1", "worker-1", "ps-2"}) {
@@ -120,8 +122,8 @@ TEST_F(RollingRestartTest, AllProcessesAreRestartedUnderARunningJob) {
 }
 
 TEST_F(RollingRestartTest, AJobWaitsForMembersThatAreGivenBack) {
-  const std::string reference = ModelOf(Submit(Mlp("reference")));
-  const std::string id = Submit(Mlp("waiting"));
+  const std::string reference = ModelOf(Submit(Mlp("reference", /*epochs=*/4)));
+  const std::string id = Submit(Mlp("waiting", /*epochs=*/4));
   ASSERT_OK(cluster_.WaitForClock(id, 1, kPatience));
   ASSERT_EQ(Synctl({"cordon", "ps:2", "--reason", "spare"}).exit.code, 0);
   ASSERT_EQ(Synctl({"drain", "ps:0"}).exit.code, 0);

@@ -26,7 +26,7 @@ class StrategyFaultsTest : public FaultFixture {
  protected:
   // Members report twice a second, which rules wait for: the job lasts for some
   // reports on any machine.
-  static constexpr int64_t kClocks = 3000;
+  static constexpr int64_t kClocks = 1500;
 
   JobSpec Undisturbed() override { return SavingJob(kClocks, 200); }
 
