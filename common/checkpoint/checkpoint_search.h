@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_SEARCH_H_
 #define SYNCLINE_COMMON_CHECKPOINT_CHECKPOINT_SEARCH_H_
 
-// What there is of a job's checkpoints where the one is gone that an attempt is
+// Finds a job's other checkpoints where the one is gone that an attempt is
 // to start from: retention has deleted it, for later ones that the scheduler
 // does not know, since it was away or its state is an old one. Blocks for as
 // long as the disk does. REQUIRES of all: the assignment has start_from.

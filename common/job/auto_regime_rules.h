@@ -13,9 +13,9 @@
 
 namespace syncline {
 
-// What a job may try by itself (JobSpec.auto_regime), and how many of its
-// clocks for it: one set of rules for those who check a job's spec, those who
-// plan its memory, and the chief, which makes the trials. docs/jobs.md has them
+// Regimes that a job may try by itself (JobSpec.auto_regime), and how many
+// of its clocks: one set of rules for the check of a job's spec, the plan
+// of its memory, and the chief, which makes the trials. docs/jobs.md has them
 // for users.
 
 inline constexpr int kAutoCandidatesMax = 8;

@@ -28,7 +28,7 @@ void CheckFields(const JobSpec& spec, Problems* problems) {
   problems->Add(text.substr(0, colon), text.substr(colon + 2));
 }
 
-// What a group, which is one worker to the ps, would have to decide together.
+// Fields that a group, one worker to the ps, would have to decide together.
 void CheckDecidedTogether(const JobSpec& spec, Problems* problems) {
   if (spec.precision() == FLOAT16) {
     problems->Add("precision",

@@ -56,10 +56,10 @@ class WorkerGroups {
   // workers().
   uint32_t PlaceOf(uint32_t rank) const { return place_of_[rank]; }
 
-  // What is said of workers, by rank, as of groups: the largest of the members'
+  // Values of workers, by rank, as those of groups: the largest of the members'
   // values. Another length than workers() is left as it is.
   std::vector<int64_t> ToGroups(absl::Span<const int64_t> by_rank) const;
-  // What is said of groups as of workers. Another length than count() is left
+  // Values of groups as those of workers. Another length than count() is left
   // as it is.
   std::vector<int64_t> ToWorkers(absl::Span<const int64_t> by_group) const;
 

@@ -171,7 +171,7 @@ class TablePartition {
   absl::Status ExportRows(const SlotOf& slot_of,
                           const std::vector<bool>& wanted, size_t limit,
                           RowCursor* cursor, RowBatch* out);
-  // What changed since the last committed checkpoint: ChangedKeys::Close. The
+  // Rows changed since the last committed checkpoint: ChangedKeys::Close. The
   // first call begins to keep it. A row that was moved between memory and disk
   // has changed; one that was read has not.
   ChangedKeys::Changes CloseChanges(uint64_t base_cut, uint64_t cut);

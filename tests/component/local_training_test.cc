@@ -384,7 +384,7 @@ TEST_F(LocalTrainingTest, ChangesTravelRoundedOrCompressed) {
   }
 }
 
-// What is pushed and pulled in a clock is as much as in SYNC, and there are
+// A clock pushes and pulls as many bytes as one of SYNC, and there are
 // fewer clocks.
 TEST_F(LocalTrainingTest, BytesAreThoseOfTheRounds) {
   const auto sync = Train(2, 2, DigitsSpec(""));

@@ -247,8 +247,8 @@ TEST_F(PeerTrainingTest, ScaledLosses) {
   ExpectTheSame(spec, MlpModel(784, 32, 10), {2});
 }
 
-// What the chief evaluates and exports was never rounded, and it makes the step
-// behind an evaluation with what it has read.
+// The chief evaluates and exports values that were never rounded, and makes the
+// step behind an evaluation with those that it has read.
 TEST_F(PeerTrainingTest, SixteenBitsOnTheWire) {
   for (const auto type : {WIRE_BFLOAT16, WIRE_FLOAT16}) {
     for (const char* const optimizer :

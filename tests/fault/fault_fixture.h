@@ -1,7 +1,7 @@
 #ifndef SYNCLINE_TESTS_FAULT_FAULT_FIXTURE_H_
 #define SYNCLINE_TESTS_FAULT_FAULT_FIXTURE_H_
 
-// What tests of fault points do: a process of a real cluster is started with a
+// Steps of tests of fault points: a process of a real cluster is started with a
 // fault, a small job runs, the process that has died is started again without
 // the fault, and the job's end is compared with one that nothing happened to.
 

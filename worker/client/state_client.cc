@@ -42,7 +42,7 @@ void WaitFor(absl::Duration time) {
 
 void NoProgress() {}
 
-// What one message brings.
+// The content of one message.
 struct Load {
   std::vector<StatePiece> pieces;
   size_t elements = 0;

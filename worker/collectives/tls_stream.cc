@@ -171,7 +171,7 @@ absl::StatusOr<bool> TlsStream::PumpIn(PeerChannel* channel) {
   OfferStaged(channel);
   size_t moved = 0;
   bool any = false;
-  // What came with the end of the handshake.
+  // A message may have come with the end of the handshake.
   if (has_met() && BIO_ctrl_pending(received_) > 0) {
     SYNCLINE_ASSIGN_OR_RETURN(any, Decrypt(channel));
   }
@@ -241,7 +241,7 @@ absl::Status TlsStream::Encrypt(absl::Span<const uint8_t> plain) {
   }
   bytes_of_key_ += plain.size();
   ERR_clear_error();
-  // What it writes to takes everything.
+  // The memory that it writes to takes everything.
   const int size = static_cast<int>(plain.size());
   if (SSL_write(tls_.get(), plain.data(), size) == size) {
     return absl::OkStatus();

@@ -129,7 +129,7 @@ class GroupExchange final : public ParameterExchange {
     uint32_t from = 0;
     uint32_t bucket = 0;
   };
-  // What the leader says of the state before a step, in front of its values.
+  // The leader's word on the state before a step, in front of its values.
   struct Head;
   // Sums of the leader, and what keeps the tensors alive: slices on their way
   // through gRPC point into both.

@@ -125,7 +125,7 @@ absl::Status PeerExchange::GatherState(int64_t clock, uint32_t first_array) {
   const auto missing = [&] {
     return absl::StrCat("clock ", clock, ", the state of other ranks' blocks");
   };
-  // What callbacks use: they may run after an error has ended this call.
+  // State of callbacks: they may run after an error has ended this call.
   struct Gathering {
     std::atomic<int> left{0};
     // By rank, of its blocks in the order of their ids.

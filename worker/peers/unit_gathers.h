@@ -68,14 +68,14 @@ class UnitGathers final : public ParameterGatherer {
   void Close();
   // Of what Begin and Close have asked for, nothing is on its way.
   bool all_here() const { return coming_.load() == 0; }
-  // What lacks, of all units that were asked for: "the values of unit 3 ('w1',
+  // Missing of all units that were asked for: "the values of unit 3 ('w1',
   // 'b1'), of rank 2 (worker:2 at ...)".
   std::string MissingText() const;
   // The own values of a bucket have left, so they may change.
   bool HasLeft(uint32_t bucket) const;
 
  private:
-  // What an owner has of a unit; a bucket for its layout alone.
+  // An owner's part of a unit; a bucket for its layout alone.
   struct Part {
     Bucket layout;
     std::atomic<bool> is_here{true};

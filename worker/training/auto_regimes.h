@@ -51,7 +51,7 @@ class AutoRegimes {
   // REQUIRES: a plan whose window is not 0.
   explicit AutoRegimes(Options options);
 
-  // What is to be done before the next step: another regime, or, where `change`
+  // The decision before the next step: another regime, or, where `change`
   // is unset, a decision that changes nothing and is to be told.
   struct Action {
     std::optional<RegimeChange> change = {};
@@ -68,7 +68,7 @@ class AutoRegimes {
   // finite; none: it had no sample.
   void OnStep(int64_t clock, absl::Duration took, std::optional<double> loss);
 
-  // What has become of the change that Next has asked for: it is in force, from
+  // The outcome of the change that Next has asked for: it is in force, from
   // this regime's first clock on; it is not to be had; it was taken back for a
   // change by somebody else, which is still to be made.
   void OnMade(const Regime& regime);

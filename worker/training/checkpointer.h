@@ -94,7 +94,7 @@ class Checkpointer {
   // possible, whenever the next one is due. Several requests before that are
   // one. The answer is on_whole or on_refused. Thread-safe.
   void Request() ABSL_LOCKS_EXCLUDED(mu_);
-  // What Request has asked for has not begun.
+  // Request has asked for a checkpoint that has not begun.
   bool IsRequested() const ABSL_LOCKS_EXCLUDED(mu_);
   // No step follows: requests that are not met by a cut that is reached, and
   // later ones, are refused.

@@ -110,7 +110,7 @@ absl::StatusOr<SchedulerMessage> Job::RequestRegime(
   };
   const absl::StatusOr<Regime> asked = changed(regimes.back());
   if (!asked.ok()) {
-    // What the job only tries it leaves again by itself.
+    // A regime that the job only tries it leaves again by itself.
     const std::string trial = TrialInForce(status_);
     if (trial.empty() || regimes.size() < 2 ||
         !changed(regimes[regimes.size() - 2]).ok()) {

@@ -30,7 +30,7 @@ std::vector<std::string> Problems(const std::string& edit) {
   return ValidateJobSpec(JobFromText(kImageJob, absl::StrCat(kWorkers, edit)));
 }
 
-// What the job tries, the one that it begins in first; or why it does not.
+// Regimes that the job tries, the one that it begins in first; or why none.
 std::vector<std::string> Tries(const std::string& edit, uint32_t workers = 3) {
   const auto regimes = AutoRegimesOf(
       JobFromText(kImageJob, absl::StrCat(kWorkers, edit)), workers);

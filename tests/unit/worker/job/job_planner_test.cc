@@ -269,7 +269,7 @@ TEST(JobPlannerTest, BatchesAndMessagesAreCounted) {
             2 * plan->executor.parameters * 2);
 }
 
-// What others' gradients save, those that leave take.
+// Gradients in 16 bits from others save as much as those that leave take.
 TEST(JobPlannerTest, SixteenBitsTakeAsMuchAmongWorkersAsFloat32) {
   JobSpec spec = DigitsJob();
   spec.set_strategy(ALL_REDUCE);

@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 
 using Tensors = std::vector<std::vector<float>>;
 
-// What the ps are given in a step, and what they answer.
+// The ps are given this in a step, and answer it.
 struct Pushed {
   int64_t clock = -1;
   uint64_t samples = 0;

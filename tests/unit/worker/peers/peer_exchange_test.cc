@@ -1032,7 +1032,7 @@ TEST(PeerExchangeTest, SixteenBitsHalveTheBytesOfGradients) {
   EXPECT_EQ(pushed[0] - pushed[1], kElements * sizeof(uint16_t));
 }
 
-// What float32 counted for one rank's copies.
+// As much as float32 counts for one rank's copies.
 TEST(PeerExchangeTest, SixteenBitsTakeTheMemoryOfFloat32) {
   const Job job = SmallJob(2, 1);
   const BlockMap map = *OwnedBlocks({{"t", 1 << 20}}, 2);

@@ -40,7 +40,7 @@ class SwitchTalkTest : public ::testing::Test {
     }
   }
 
-  // What each rank hears where they have these parts.
+  // Each rank's answer where they have these parts.
   std::vector<absl::Status> AwaitParts(const std::vector<absl::Status>& own) {
     std::vector<absl::Status> heard(kRanks);
     OnThreads([&](uint32_t rank) {

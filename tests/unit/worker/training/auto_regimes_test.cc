@@ -205,7 +205,7 @@ TEST(AutoRegimesTest, TheFastestIsKept) {
   EXPECT_GE(kept, 19);
 }
 
-// What a user reads of it.
+// The reasons that a user reads.
 TEST(AutoRegimesTest, EachDecisionIsExplained) {
   World world = WithFastAsync();
   world.noise = 1e-4;
@@ -337,7 +337,7 @@ TEST(AutoRegimesTest, AJobThatHasNothingLeftToTryIsDone) {
                   HasSubstr("auto: SYNC stays; loss/s: ASYNC was not to")));
 }
 
-// What is best early is not what is best late.
+// Another regime is best late than was early.
 TEST(AutoRegimesTest, ALaterRoundDecidesAnew) {
   World world = WithFastAsync();
   world.later_from = 5'000;

@@ -193,7 +193,7 @@ TEST_F(FoundCheckpointsTest, LaterOnesTakeThePlaceOfTheOneThatIsGone) {
   EXPECT_TRUE(Take({Found(300, 3, 300), Found(325, 3, 325)}));
   EXPECT_THAT(Clocks(job_), ElementsAre(300, 325));
   EXPECT_EQ(NextStart(job_).from->path(), "/c/j/325");
-  // What is not gone stays.
+  // Those that are not gone stay.
   start_ = NextStart(job_);
   EXPECT_TRUE(Take({Found(300, 3, 300), Found(350, 4, 350)}));
   EXPECT_THAT(Clocks(job_), ElementsAre(300, 350));

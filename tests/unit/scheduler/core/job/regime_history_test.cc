@@ -104,7 +104,7 @@ TEST_F(RegimeHistoryTest, TheHistoryIsBounded) {
   EXPECT_THAT(InForce(job_), ElementsAre("0 SYNC", "10 ASYNC"));
 }
 
-// What a job tries by itself is none, nor is an attempt that goes back.
+// A job's own trial is no change by somebody, nor is an attempt that goes back.
 TEST_F(RegimeHistoryTest, WhoHasChangedItIsKnown) {
   RegimeTransition tried = To(10, ConsistencySpec::ASYNC, 1);
   tried.set_reason("auto: trying ASYNC for 50 clocks");
