@@ -64,8 +64,8 @@ void LogWaiting(const JobStatus& status, std::string* said) {
 void LogOutcome(const JobStatus& status, const std::string& files) {
   LogInfo line("the job is over");
   const std::string skipped = SkippedText(status);
-  if (AllWereSkipped(status)) {
-    LogWarning("nothing was trained")
+  if (IsHardlyTrained(status)) {
+    LogWarning("the model is hardly trained")
         .Job(status.job_id())
         .Field("why", skipped);
   } else if (!skipped.empty()) {

@@ -37,6 +37,20 @@ std::string Amount(uint64_t count, const char* one, const char* more) {
   return absl::StrCat(count, " ", count == 1 ? one : more);
 }
 
+bool AllWereSkipped(const JobStatus& job) {
+  const uint64_t steps = StepsDone(job);
+  return job.state() == SUCCEEDED && steps > 0 &&
+         job.progress().skipped_clocks() >= steps;
+}
+
+// In each step, or as many as that: a part that is never finite is dropped each
+// time.
+bool EachStepDropped(const JobStatus& job) {
+  const uint64_t steps = StepsDone(job);
+  return job.state() == SUCCEEDED && steps > 0 &&
+         job.progress().dropped_blocks() >= steps;
+}
+
 std::string StepsText(const JobStatus& job) {
   const uint64_t skipped = job.progress().skipped_clocks();
   const uint64_t steps = StepsDone(job);
@@ -68,10 +82,8 @@ std::string StepsText(const JobStatus& job) {
 
 }  // namespace
 
-bool AllWereSkipped(const JobStatus& job) {
-  const uint64_t steps = StepsDone(job);
-  return job.state() == SUCCEEDED && steps > 0 &&
-         job.progress().skipped_clocks() >= steps;
+bool IsHardlyTrained(const JobStatus& job) {
+  return AllWereSkipped(job) || EachStepDropped(job);
 }
 
 std::string SkippedText(const JobStatus& job) {
@@ -84,6 +96,11 @@ std::string SkippedText(const JobStatus& job) {
                            "blocks of gradients or rows of tables were"),
                     " dropped: ", dropped == 1 ? "it was" : "they were",
                     " not finite");
+    if (EachStepDropped(job)) {
+      absl::StrAppend(&text,
+                      ". That is as many as the job made steps, or more: "
+                      "a part of the model may not be trained at all");
+    }
   }
   return text;
 }

@@ -7,9 +7,10 @@
 
 namespace syncline {
 
-// True if a job has succeeded though none of its steps was applied: its
-// parameters are the initial ones.
-bool AllWereSkipped(const JobStatus& job);
+// True if a job has succeeded though its model is hardly trained: none of its
+// steps was applied, so that the parameters are the initial ones, or as many
+// blocks and rows were dropped as it made steps. Users are warned.
+bool IsHardlyTrained(const JobStatus& job);
 
 // The job's gradients that had no effect because they were not finite, in one
 // line: "12 of 500 steps were skipped: their gradients were not finite". Steps

@@ -45,7 +45,7 @@ namespace {
 void PrintSkipped(const JobStatus& job, const Console& console) {
   const std::string skipped = SkippedText(job);
   if (skipped.empty()) return;
-  if (AllWereSkipped(job)) {
+  if (IsHardlyTrained(job)) {
     console.err << "WARNING: " << skipped << "." << std::endl;
   } else {
     console.out << "  " << skipped << std::endl;

@@ -73,7 +73,7 @@ JsonObject JobObject(const JobStatus& job, absl::Time now) {
     object.Text("blame", absl::StrJoin(blame, "; "));
   }
   if (const std::string skipped = SkippedText(job); !skipped.empty()) {
-    object.Text("skipped", skipped).Flag("all_skipped", AllWereSkipped(job));
+    object.Text("skipped", skipped);
   }
   return object;
 }

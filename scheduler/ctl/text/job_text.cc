@@ -434,7 +434,7 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   }
   if (const std::string skipped = SkippedText(job); !skipped.empty()) {
     absl::StrAppendFormat(&text, "%-9s %s\n",
-                          AllWereSkipped(job) ? "WARNING" : "skipped", skipped);
+                          IsHardlyTrained(job) ? "WARNING" : "skipped", skipped);
   }
   absl::StrAppend(&text, StartText(job.spec().start()),
                   CheckpointsText(job, now), RegimesText(job));
@@ -464,7 +464,7 @@ std::string JobTable(const ListResponse& jobs, absl::Time now) {
                                ToTime(job.transitions(0).time()),
                                absl::LocalTimeZone());
     std::string detail;
-    if (AllWereSkipped(job)) {
+    if (IsHardlyTrained(job)) {
       detail = absl::StrCat("WARNING: ", SkippedText(job));
     } else if (job.state() == PREPARING || job.state() == RUNNING) {
       detail = OnlyEvaluates(job.spec()) ? OnlyEvaluatesText(job.spec())

@@ -23,7 +23,7 @@ JobStatus Job(JobState state, int64_t clock, uint64_t skipped) {
 TEST(SkippedTextTest, NothingSkippedIsNothingSaid) {
   EXPECT_EQ(SkippedText(Job(SUCCEEDED, 500, 0)), "");
   EXPECT_EQ(SkippedText(JobStatus()), "");
-  EXPECT_FALSE(AllWereSkipped(Job(SUCCEEDED, 0, 0)));
+  EXPECT_FALSE(IsHardlyTrained(Job(SUCCEEDED, 0, 0)));
 }
 
 TEST(SkippedTextTest, CountsSteps) {
@@ -36,12 +36,12 @@ TEST(SkippedTextTest, CountsSteps) {
 TEST(SkippedTextTest, ALateClockIsNoTotal) {
   EXPECT_EQ(SkippedText(Job(RUNNING, 10, 12)),
             "12 steps were skipped: their gradients were not finite");
-  EXPECT_FALSE(AllWereSkipped(Job(RUNNING, 10, 12)));
-  EXPECT_FALSE(AllWereSkipped(Job(CANCELLED, 10, 10)));
+  EXPECT_FALSE(IsHardlyTrained(Job(RUNNING, 10, 12)));
+  EXPECT_FALSE(IsHardlyTrained(Job(CANCELLED, 10, 10)));
 }
 
 TEST(SkippedTextTest, SaysThatNothingWasTrained) {
-  EXPECT_TRUE(AllWereSkipped(Job(SUCCEEDED, 500, 500)));
+  EXPECT_TRUE(IsHardlyTrained(Job(SUCCEEDED, 500, 500)));
   EXPECT_EQ(SkippedText(Job(SUCCEEDED, 500, 500)),
             "all 500 steps were skipped: their gradients were not finite. "
             "Nothing was trained: the parameters are the initial ones");
@@ -57,9 +57,9 @@ TEST(SkippedTextTest, WorkersThatDoNotWaitSkipForThemselves) {
   EXPECT_EQ(SkippedText(job),
             "6 of 12 pushes of workers were skipped: their gradients were not "
             "finite");
-  EXPECT_FALSE(AllWereSkipped(job));
+  EXPECT_FALSE(IsHardlyTrained(job));
   job.mutable_progress()->set_skipped_clocks(12);
-  EXPECT_TRUE(AllWereSkipped(job));
+  EXPECT_TRUE(IsHardlyTrained(job));
   EXPECT_THAT(SkippedText(job), HasSubstr("all 12 pushes of workers were"));
 }
 
@@ -73,7 +73,7 @@ TEST(SkippedTextTest, AGroupPushesOnce) {
   }
   EXPECT_THAT(SkippedText(job), StartsWith("3 of 12 pushes of groups were"));
   job.mutable_progress()->set_skipped_clocks(12);
-  EXPECT_TRUE(AllWereSkipped(job));
+  EXPECT_TRUE(IsHardlyTrained(job));
 }
 
 TEST(SkippedTextTest, CountsWhatWasDropped) {
@@ -88,6 +88,21 @@ TEST(SkippedTextTest, CountsWhatWasDropped) {
             "2 of 500 steps were skipped: their gradients were not finite; 1 "
             "block of gradients or row of a table was dropped: it was not "
             "finite");
+}
+
+// A part of the model that is never finite is dropped in each step.
+TEST(SkippedTextTest, WarnsWhereEachStepDropped) {
+  JobStatus job = Job(SUCCEEDED, 500, 0);
+  job.mutable_progress()->set_dropped_blocks(499);
+  EXPECT_FALSE(IsHardlyTrained(job));
+  job.mutable_progress()->set_dropped_blocks(500);
+  EXPECT_TRUE(IsHardlyTrained(job));
+  EXPECT_EQ(SkippedText(job),
+            "500 blocks of gradients or rows of tables were dropped: they were "
+            "not finite. That is as many as the job made steps, or more: a "
+            "part of the model may not be trained at all");
+  job.set_state(RUNNING);
+  EXPECT_FALSE(IsHardlyTrained(job));
 }
 
 }  // namespace
