@@ -20,6 +20,7 @@
 #include "common/model/graph/graph_builder.h"
 #include "common/model/graph/onnx_file.h"
 #include "common/model/graph/operator_list.h"
+#include "common/model/graph/resize.h"
 #include "common/model/graph/schemas.h"
 #include "common/model/import/export_record.h"
 #include "common/model/import/import_rewrites.h"
@@ -140,11 +141,15 @@ void MakeInput(const ConstantTensor& tensor, const std::string& name,
   }
 }
 
-// PyTorch's running variance is another than ONNX's.
-void MarkSampleVariances(Graph* graph) {
+// Where PyTorch computes something else than ONNX's definition of what it
+// writes.
+void MarkAsPyTorchs(Graph* graph) {
   for (Node& node : graph->nodes) {
-    if (node.op_type != "BatchNormalization") continue;
-    node.attributes[kSampleVariance] = int64_t{1};
+    if (node.op_type == "BatchNormalization") {
+      node.attributes[kSampleVariance] = int64_t{1};
+    } else if (node.op_type == "Resize") {
+      node.attributes[kWholeSizes] = int64_t{1};
+    }
   }
 }
 
@@ -265,7 +270,7 @@ std::shared_ptr<Model> Model::ParseWithProblems(
     FuseNodes(numbers, &model->graph_);
     proto.numbers = std::move(numbers);
   }
-  if (proto.record.is_pytorch) MarkSampleVariances(&model->graph_);
+  if (proto.record.is_pytorch) MarkAsPyTorchs(&model->graph_);
   for (std::string& line : Labelled(label, found)) {
     problems->push_back(std::move(line));
   }

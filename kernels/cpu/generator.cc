@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/cpu_device.h"
@@ -37,7 +38,8 @@ void OneHotOf(const OneHotShape& s, const void* indices, const void* values,
   const double depth = static_cast<double>(s.depth);
   for (int64_t o = 0; o < s.outer; ++o) {
     for (int64_t i = 0; i < s.inner; ++i, ++given) {
-      double index = static_cast<double>(*given);
+      // ONNX: an index becomes an int64 first.
+      double index = std::trunc(static_cast<double>(*given));
       if (index < 0) index += depth;
       for (int64_t k = 0; k < s.depth; ++k) {
         const int64_t at = (o * s.depth + k) * s.inner + i;

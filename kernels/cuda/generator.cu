@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -39,8 +40,8 @@ struct OneHotElement {
     const int64_t column = i % s.inner;
     const int64_t k = i / s.inner % s.depth;
     const int64_t row = i / s.inner / s.depth;
-    double index = static_cast<double>(
-        static_cast<Index>(indices[row * s.inner + column]));
+    double index = std::trunc(static_cast<double>(
+        static_cast<Index>(indices[row * s.inner + column])));
     if (index < 0) index += static_cast<double>(s.depth);
     y[i] = values[index == static_cast<double>(k) ? 1 : 0];
   }

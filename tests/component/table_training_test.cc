@@ -384,6 +384,12 @@ TEST_F(TableTrainingTest, IdsMayBeAListInAColumn) {
   EXPECT_EQ(padded.weights.at("emb")[6 * kDim], 0.25f);
   EXPECT_THAT(padded.artifacts, Not(Contains(Key("tables/emb.safetensors"))))
       << "-1 would not fit into a fixed table";
+  // A row that was read as zeros is exported as zeros.
+  spec.mutable_data()->mutable_feeds(0)->set_padding(7);
+  const auto padded_row = Train(1, 1, spec);
+  ASSERT_EQ(padded_row.status, absl::OkStatus());
+  EXPECT_EQ(padded_row.weights.at("emb")[7 * kDim], 0.0f);
+  EXPECT_EQ(padded_row.weights.at("emb")[6 * kDim], 0.25f);
 }
 
 // -1 is the last row, for Gather and for a table of as many rows.

@@ -70,6 +70,15 @@ void RowBatch::Collect(const Batch& batch) {
   WantAll();
 }
 
+std::vector<int64_t> RowBatch::PaddingRows() const {
+  std::vector<int64_t> rows;
+  for (const Lookup& lookup : options_.lookups) {
+    const int64_t key = lookup.padding.value_or(-1);
+    if (key >= 0 && key < options_.rows) rows.push_back(key);
+  }
+  return rows;
+}
+
 // positions_ become 1 + the place of the key in unsorted_.
 void RowBatch::NumberKeys(const Batch& batch) {
   index_.Clear();

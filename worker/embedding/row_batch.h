@@ -61,6 +61,9 @@ class RowBatch {
 
   const std::string& name() const { return options_.name; }
   int64_t dim() const { return options_.dim; }
+  // Of a table whose number of rows is known: those that stand for none in a
+  // lookup.
+  std::vector<int64_t> PaddingRows() const;
   const TableMap& map() const { return map_; }
 
   // [n], unique, ascending by (slot, key).

@@ -62,7 +62,8 @@ TableReader Counted(TableReader reader,
 }
 
 absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
-    int64_t rows, int64_t dim, uint64_t bytes_max, const TableReader& reader) {
+    int64_t rows, int64_t dim, uint64_t bytes_max, const TableReader& reader,
+    absl::Span<const int64_t> padding) {
   const uint64_t row_bytes = static_cast<uint64_t>(dim) * sizeof(float);
   if (rows == 0 || static_cast<uint64_t>(rows) > bytes_max / row_bytes) {
     return std::nullopt;
@@ -83,6 +84,7 @@ absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
   const absl::Status scanned = reader.scan(store);
   if (!fits) return std::nullopt;
   SYNCLINE_RETURN_IF_ERROR(scanned);
+  for (const int64_t row : padding) seen[row] = true;
   SYNCLINE_RETURN_IF_ERROR(FillUntouched(seen, dim, reader, values.data()));
   return values;
 }

@@ -37,10 +37,13 @@ TableReader Counted(TableReader reader,
                     std::function<void(uint64_t rows)> on_rows);
 
 // The table as a tensor [rows, dim]; a row that was never touched has its
-// initial value. None if it cannot be one: `rows` is 0 (open), it would be
-// larger than `bytes_max`, or there is a key outside [0, rows).
+// initial value, but is zeros where it is one of `padding`, rows in [0, rows)
+// that the model has read as zeros. None if it cannot be a tensor: `rows` is 0
+// (open), it would be larger than `bytes_max`, or there is a key outside
+// [0, rows).
 absl::StatusOr<std::optional<std::vector<float>>> ReadDenseTable(
-    int64_t rows, int64_t dim, uint64_t bytes_max, const TableReader& reader);
+    int64_t rows, int64_t dim, uint64_t bytes_max, const TableReader& reader,
+    absl::Span<const int64_t> padding = {});
 
 // The rows that there are, as a safetensors file (rows_file.h).
 absl::Status WriteTableRows(const std::string& path, const std::string& name,

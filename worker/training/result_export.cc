@@ -165,7 +165,8 @@ absl::StatusOr<DenseTables> ResultExport::ReadTables(Trainer* trainer) {
                                               ", ", rows, " rows so far"));
         });
     SYNCLINE_ASSIGN_OR_RETURN(
-        dense[t], ReadDenseTable(table.rows, table.dim, bytes_left, reader));
+        dense[t], ReadDenseTable(table.rows, table.dim, bytes_left, reader,
+                                 job_.rows->current()[t]->PaddingRows()));
     if (dense[t].has_value()) bytes_left -= dense[t]->size() * sizeof(float);
   }
   if (!dense.empty()) reporter_.SendActivity("");

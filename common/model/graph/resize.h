@@ -10,6 +10,12 @@
 
 namespace syncline {
 
+// An attribute that Resize has besides ONNX's, int 1: "align_corners" puts the
+// last place of the result, whose size is a whole number, onto the last one of
+// the input, as PyTorch does. ONNX takes scale times size, which need not be
+// whole. So in all files that PyTorch wrote.
+inline constexpr char kWholeSizes[] = "syncline.whole_sizes";
+
 // The size of its result as a Resize node gives it.
 struct ResizeGiven {
   // One of them: factors, or sizes. By axis, or by entry of `axes`.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "common/model/graph/resize.h"
 
 namespace syncline::worker {
 namespace {
@@ -22,6 +23,15 @@ absl::Status CheckName(absl::string_view attribute, absl::string_view name,
                                                  absl::StrJoin(known, ", ")));
 }
 
+// place / scale. A scale in float32 stands for the decimal number that it was
+// made of: in float32 the quotient is rounded to what that would give, as 5 for
+// 1 / 0.2f, which is less.
+double Unscaled(double place, double scale) {
+  const auto single = static_cast<float>(scale);
+  if (static_cast<double>(single) != scale) return place / scale;
+  return static_cast<double>(static_cast<float>(place) / single);
+}
+
 // Where place o of the result lies in the input. Where the scale is that of the
 // two sizes, whole numbers stay whole.
 double Origin(const Interpolation& how, int64_t in, int64_t out, double scale,
@@ -30,9 +40,9 @@ double Origin(const Interpolation& how, int64_t in, int64_t out, double scale,
   const auto from = static_cast<double>(in);
   const auto to = static_cast<double>(out);
   const bool is_ratio = scale == to / from;
-  const double size = is_ratio ? to : scale * from;
+  const double size = is_ratio || how.whole_sizes ? to : scale * from;
   const auto unscaled = [&](double place) {
-    return is_ratio ? place * from / to : place / scale;
+    return is_ratio ? place * from / to : Unscaled(place, scale);
   };
   if (how.coordinates == "asymmetric") return unscaled(at);
   if (how.coordinates == "align_corners") {
@@ -109,6 +119,7 @@ absl::StatusOr<Interpolation> InterpolationOf(const Node& node) {
   how.cubic_a = node.Float("cubic_coeff_a", -0.75f);
   how.exclude_outside = node.Int("exclude_outside", 0) != 0;
   how.antialias = node.Int("antialias", 0) != 0;
+  how.whole_sizes = node.Int(kWholeSizes, 0) != 0;
   absl::Status status =
       CheckName("mode", how.mode, {"nearest", "linear", "cubic"});
   status.Update(

@@ -18,6 +18,7 @@ struct Interpolation {
   double cubic_a = -0.75;
   bool exclude_outside = false;
   bool antialias = false;
+  bool whole_sizes = false;  // kWholeSizes
 };
 
 // Reads the attributes. Errors: InvalidArgument: a name that ONNX does not

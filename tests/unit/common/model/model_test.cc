@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/model/graph/operator_list.h"
+#include "common/model/graph/resize.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -220,6 +221,22 @@ TEST(ModelTest, RunningVariancesOfPyTorchAreItsOwn) {
     const std::string file = *model->WithWeights({});
     EXPECT_EQ(file.find(kSampleVariance), std::string::npos);
     return model->graph().nodes[0].Int(kSampleVariance, 0);
+  };
+  EXPECT_EQ(attribute_of("pytorch"), 1);
+  EXPECT_EQ(attribute_of("another"), 0);
+}
+
+TEST(ModelTest, CornersOfPyTorchsResizeAreItsOwn) {
+  const auto attribute_of = [](const std::string& producer) {
+    const auto model = Parse(absl::StrCat(
+        R"(<ir_version: 8, opset_import: ["" : 15], producer_name: ")",
+        producer,
+        R"(">
+        g (float[N,5] x) => (float[N,7] y)
+        <float[2] s = {1, 1.5}>
+        { y = Resize<coordinate_transformation_mode = "align_corners",
+                     mode = "linear">(x, , s) })"));
+    return model->graph().nodes[0].Int(kWholeSizes, 0);
   };
   EXPECT_EQ(attribute_of("pytorch"), 1);
   EXPECT_EQ(attribute_of("another"), 0);

@@ -47,7 +47,7 @@ void ExpectSameOneHot(DType type, const std::vector<Index>& indices) {
 TEST(CudaGeneratorTest, OneHot) {
   ExpectSameOneHot<int64_t>(DType::kInt64, {0, 4, -1, -5, 5, -6});
   ExpectSameOneHot<int32_t>(DType::kInt32, {0, 4, -1, -5, 5, -6});
-  ExpectSameOneHot<float>(DType::kFloat32, {0, 4, -1, 1.5f, 5, -6});
+  ExpectSameOneHot<float>(DType::kFloat32, {0, 4, -1, 1.5f, -0.5f, -6});
   ExpectSameOneHot<double>(DType::kFloat64, {0, 4, -1, 1.5, 5, -6});
   ExpectSameOneHot<uint8_t>(DType::kUint8, {0, 4, 1, 2, 5, 255});
 }

@@ -195,6 +195,21 @@ TEST(RowBatchTest, NegativeIdsCountFromTheEndOfAFixedTable) {
   EXPECT_EQ(positions[4], 0);
 }
 
+TEST(RowBatchTest, PaddingMayBeARowOfAFixedTable) {
+  RowBatch::Options options;
+  options.dim = 1;
+  options.samples_max = 1;
+  options.lookups = {{.feed = 0, .ids_per_sample = 7, .padding = 3},
+                     {.feed = 1, .ids_per_sample = 1},
+                     {.feed = 2, .ids_per_sample = 2, .padding = -1},
+                     {.feed = 3, .ids_per_sample = 2, .padding = 10}};
+  EXPECT_THAT(RowBatch(options, *TableMap::Create(256, 1)).PaddingRows(),
+              IsEmpty());
+  options.rows = 10;
+  EXPECT_THAT(RowBatch(options, *TableMap::Create(256, 1)).PaddingRows(),
+              ElementsAre(3));
+}
+
 TEST(RowBatchTest, ABatchWithoutSamplesHasNoKeys) {
   const auto rows = MakeRows(2);
   Random random(1);

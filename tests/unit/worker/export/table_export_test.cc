@@ -62,6 +62,15 @@ TEST(TableExportTest, ADenseTableHasInitialValuesWhereNothingWasTouched) {
   EXPECT_EQ((**large)[2 * 99'999], -99'999.0f);
 }
 
+// The model has read them as zeros; one that was trained as a row is one.
+TEST(TableExportTest, RowsOfPaddingAreZeros) {
+  const Rows rows = {{1, {5, 6}}};
+  const auto dense =
+      ReadDenseTable(4, kDim, kBytesMax, ReaderOf(&rows), {0, 1, 3});
+  ASSERT_TRUE(dense.ok() && dense->has_value());
+  EXPECT_THAT(**dense, ElementsAre(0, 0, 5, 6, -2, 0, 0, 0));
+}
+
 TEST(TableExportTest, WhatCannotBeATensorIsNone) {
   for (const int64_t outside : {int64_t{5}, int64_t{-1}, int64_t{1} << 40}) {
     const Rows rows = {{1, {5, 6}}, {outside, {7, 8}}};

@@ -136,6 +136,16 @@ TEST(OpTableTest, OneHotCountsFromTheEndAndForgetsWhatIsOutside) {
   ASSERT_TRUE(
       testing::RunForward(**op, {.inputs = inputs, .outputs = outputs}).ok());
   EXPECT_EQ(y, (std::vector<float>{-1, 4, -1, -1, -1, 4, -1, -1, -1}));
+  // Fractions become whole numbers first.
+  const std::vector<float> fractions = {1.7f, -0.5f, -1.2f};
+  spec.inputs[0] = Typed(DType::kFloat32, {3});
+  op = CreateOp(spec);
+  ASSERT_TRUE(op.ok()) << op.status();
+  const std::vector<const void*> floats = {fractions.data(), nullptr,
+                                           values.data()};
+  ASSERT_TRUE(
+      testing::RunForward(**op, {.inputs = floats, .outputs = outputs}).ok());
+  EXPECT_EQ(y, (std::vector<float>{-1, 4, -1, 4, -1, -1, -1, -1, 4}));
 }
 
 }  // namespace

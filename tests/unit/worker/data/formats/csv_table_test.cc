@@ -210,6 +210,8 @@ TEST_F(CsvTableTest, DelimitersLineEndsAndBlankLines) {
   ASSERT_TRUE(tabs.ok()) << tabs.status();
   EXPECT_THAT(All(**tabs, 0), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ((*tabs)->Where(0, 1), Path("t.csv:4"));
+  // Two columns without a value, not a blank line.
+  EXPECT_THAT(Error("1\t2\n\t\n", {"0:2"}), HasSubstr(Path("t.csv:2")));
   source_.set_delimiter(";");
   const auto semicolons = Load(" 1 ;+2\n", {"0:2"});
   ASSERT_TRUE(semicolons.ok()) << semicolons.status();

@@ -51,6 +51,34 @@ TEST(ResamplingTest, TheNearestPlace) {
                           7, 8, 8));
 }
 
+// What PyTorch and ONNX Runtime find, in float32.
+TEST(ResamplingTest, AScaleStandsForItsDecimalNumber) {
+  Interpolation how;
+  how.coordinates = "asymmetric";
+  how.nearest = "floor";
+  EXPECT_THAT(MakeResampling(how, 20, 4, 0.2f).places,
+              ElementsAre(0, 5, 10, 15));
+  EXPECT_THAT(MakeResampling(how, 6, 8, 4.0f / 3).places,
+              ElementsAre(0, 0, 1, 2, 3, 3, 4, 5));
+  EXPECT_THAT(MakeResampling(how, 25, 7, 0.3f).places,
+              ElementsAre(0, 3, 6, 10, 13, 16, 20));
+  how.coordinates = "half_pixel";
+  how.nearest = "round_prefer_ceil";
+  EXPECT_THAT(MakeResampling(how, 20, 2, 0.1f).places, ElementsAre(5, 15));
+}
+
+// 7 places of 5: ONNX's last one is at 6 * 4 / 6.5.
+TEST(ResamplingTest, PyTorchsCornersAreAligned) {
+  Interpolation how;
+  how.mode = "linear";
+  how.coordinates = "align_corners";
+  EXPECT_LT(MakeResampling(how, 5, 7, 1.5).weights.back(), 0.7f);
+  how.whole_sizes = true;
+  const Resampling r = MakeResampling(how, 5, 7, 1.5);
+  EXPECT_EQ(r.places.back(), 4);
+  EXPECT_EQ(r.weights.back(), 1);
+}
+
 TEST(ResamplingTest, BetweenTwoPlaces) {
   Interpolation how;
   how.mode = "linear";
