@@ -282,12 +282,21 @@ absl::Status StateClient::ReadShard(const Shard& shard, uint64_t cut_id,
           ": the state came with another size or checksum"));
     }
     absl::string_view rest = response.values();
-    for (const StatePiece& piece : response.pieces()) {
+    for (int i = 0; i < response.pieces_size(); ++i) {
+      const StatePiece& piece = request.pieces(i);
+      const StatePiece& given = response.pieces(i);
+      if (given.block() != piece.block() || given.array() != piece.array()) {
+        return absl::DataLossError(absl::StrCat(
+            shard.name, ", job ", options_.job_id, ", ReadPieces, clock ",
+            clock, ": array ", given.array(), " of block ", given.block(),
+            " came in place of array ", piece.array(), " of block ",
+            piece.block()));
+      }
       const size_t bytes =
           static_cast<size_t>(map.blocks()[piece.block()].count) *
           sizeof(float);
       visit(piece.block(), piece.array(), rest.substr(0, bytes),
-            piece.updates());
+            given.updates());
       rest.remove_prefix(bytes);
     }
     moved->fetch_add(load.pieces.size());

@@ -161,10 +161,19 @@ StateClient::Progress SwitchingExchange::ReportsOf(int64_t clock,
 absl::Status SwitchingExchange::Join(const Change& change, int64_t clock) {
   SYNCLINE_ASSIGN_OR_RETURN(next_link_, options_.join(clock));
   ShowMembers();
-  SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<PeerExchange> next,
-                            options_.make_peers(change.regimes, next_link_));
-  next_peers_ = next.get();
-  next_ = std::move(next);
+  absl::StatusOr<std::unique_ptr<PeerExchange>> next =
+      options_.make_peers(change.regimes, next_link_);
+  if (!next.ok()) {
+    // An exchange that was begun has closed the link, which nothing may use
+    // then. The others see that this rank has left the group.
+    if (!next_link_->status().ok()) {
+      next_link_ = nullptr;
+      ShowMembers();
+    }
+    return next.status();
+  }
+  next_peers_ = next->get();
+  next_ = *std::move(next);
   ShowMembers();
   return absl::OkStatus();
 }

@@ -562,7 +562,7 @@ bool Job::HasWorker(const Member& member) const {
 
 void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
                            ClusterActions* actions) {
-  if (!report.has_checkpoint()) return;
+  if (!report.has_checkpoint() && !report.has_regime()) return;
   const bool is_queued = status_.state() == QUEUED;
   const bool is_over =
       status_.state() == FAILED || status_.state() == CANCELLED;
@@ -576,6 +576,16 @@ void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
                              report.attempt() == earlier_.attempt &&
                              IsSameProcess(earlier_.chief, member);
   if (!is_of_last && !is_of_earlier) return;
+  if (report.has_regime() && report.regime().error().empty()) {
+    late_regime_of_ = report.attempt();
+  }
+  // With a change that the record does not have, the checkpoint would be gone
+  // on from by another regime than it was made in. If those before it are
+  // deleted, it is found on the disk, and its manifest has the regimes
+  // (TakeFound).
+  const bool is_of_record = late_regime_of_ != report.attempt() &&
+                            (is_of_last || !HasLostChanges(status_));
+  if (!report.has_checkpoint() || !is_of_record) return;
   if (!TakeCheckpoint(report, /*first_clock=*/0, &status_, report.attempt())) {
     return;
   }

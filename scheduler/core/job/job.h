@@ -143,6 +143,8 @@ class Job {
   // that attempt, by its chief: it is whole, and earlier ones may have been
   // deleted for it. While the next attempt is PREPARING it counts, too: what
   // that attempt starts from may be gone, and the one behind it knows better.
+  // One behind a change of the regime that the record does not have does not
+  // count.
   void OnLateCheckpoint(const Member& member, const WorkerReport& report,
                         ClusterActions* actions);
   void OnTick(absl::Time now, ClusterActions* actions);
@@ -396,6 +398,9 @@ class Job {
     Member chief = {};
   };
   Earlier earlier_;
+  // The last attempt whose chief has told too late of a change of the regime;
+  // 0: none.
+  uint32_t late_regime_of_ = 0;
   // Workers of the last attempt that was RUNNING, of this scheduler's time; 0:
   // none.
   uint32_t ran_with_ = 0;

@@ -173,6 +173,11 @@ bool TakeRegimesOf(const FoundCheckpoint& found, absl::Time now,
   return true;
 }
 
+bool HasLostChanges(const JobStatus& job) {
+  return !job.regimes().empty() &&
+         absl::EndsWith(job.regimes().rbegin()->reason(), kLaterAreLost);
+}
+
 bool WasChangedByOthers(const JobStatus& job) {
   return absl::c_any_of(job.regimes(), [](const RegimeTransition& entry) {
     return entry.error().empty() && entry.reason() != kAsSubmitted &&

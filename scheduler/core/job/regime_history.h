@@ -38,6 +38,10 @@ bool TakeRegime(const RegimeTransition& transition, absl::Time now,
 bool TakeRegimesOf(const FoundCheckpoint& found, absl::Time now,
                    JobStatus* job);
 
+// True if the last entry is that of an attempt which has gone back behind a
+// change: BeginRegimes.
+bool HasLostChanges(const JobStatus& job);
+
 // Somebody, in any attempt, has changed how the job trains, but for what it
 // tries by itself (JobSpec.auto_regime).
 bool WasChangedByOthers(const JobStatus& job);

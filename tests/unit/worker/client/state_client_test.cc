@@ -154,6 +154,7 @@ class StateOfClientTest : public ::testing::Test {
                       BytesOf(ElementsOf(piece.block(), piece.array())));
     }
     response.set_crc32c(Crc32c(response.values()));
+    if (number == strange_call_) response.mutable_pieces(0)->set_block(1 << 30);
     if (number == damaged_call_) (*response.mutable_values())[7] ^= 1;
     return {.response = response.SerializeAsString()};
   }
@@ -161,6 +162,7 @@ class StateOfClientTest : public ::testing::Test {
   std::atomic<uint32_t> calls_{0};
   uint32_t failing_call_ = 0;
   uint32_t damaged_call_ = 0;
+  uint32_t strange_call_ = 0;  // another piece than was asked for
   FakePs ps_{[this](const FakePs::Call& call) { return Answer(call); }};
   std::shared_ptr<CurrentRouting> routing_;
   std::unique_ptr<StateClient> client_;
@@ -212,6 +214,10 @@ TEST_F(StateOfClientTest, TheFirstErrorEndsIt) {
   const absl::Status damaged = read();
   EXPECT_TRUE(absl::IsDataLoss(damaged)) << damaged;
   damaged_call_ = 0;
+  strange_call_ = calls_ + 2;
+  EXPECT_THAT(std::string(read().message()),
+              HasSubstr("of block 1073741824 came in place of array"));
+  strange_call_ = 0;
   EXPECT_OK(read());
 }
 

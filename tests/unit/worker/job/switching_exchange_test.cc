@@ -40,9 +40,10 @@ constexpr int64_t kClocks = 2;
 class Rank {
  public:
   // `after`: the group from the change on. `no_memory`: not OK: why the rank
-  // cannot have the state of the other strategy.
+  // cannot have the state of the other strategy. `closes`: an exchange was
+  // begun in vain, which has closed the link of the group.
   Rank(uint32_t rank, InProcessPeers* peers, InProcessPeers* after,
-       absl::Status no_memory) {
+       absl::Status no_memory, bool closes) {
     const std::shared_ptr<PeerLink> link = LinkOf(peers, rank);
     auto first = CreateIn(link, /*replicates=*/false);
     EXPECT_OK(first.status());
@@ -55,11 +56,12 @@ class Rank {
         TrainingRegime{.strategy = TrainingRegime::Strategy::kSharded});
     options.arrays = 3;
     options.join = [after, rank](int64_t) { return LinkOf(after, rank); };
-    options.make_peers = [this, no_memory](const RegimeSchedule&,
-                                           std::shared_ptr<PeerLink> in)
+    options.make_peers = [this, no_memory, closes](const RegimeSchedule&,
+                                                   std::shared_ptr<PeerLink> in)
         -> absl::StatusOr<std::unique_ptr<PeerExchange>> {
-      if (!no_memory.ok()) return no_memory;
-      return CreateIn(std::move(in), /*replicates=*/true);
+      if (no_memory.ok()) return CreateIn(std::move(in), /*replicates=*/true);
+      if (closes) in->Close();
+      return no_memory;
     };
     exchange_ = std::make_unique<SwitchingExchange>(std::move(options),
                                                     *std::move(first), shown);
@@ -113,14 +115,18 @@ class Rank {
 };
 
 TEST(SwitchingExchangeTest, ARankWithoutMemoryCostsTheChangeAndNotTheJob) {
-  for (const uint32_t poor : {0u, 1u}) {
-    SCOPED_TRACE(poor);
+  for (int which = 0; which < 4; ++which) {
+    const uint32_t poor = which % 2;
+    const bool closed = which >= 2;
+    SCOPED_TRACE(absl::StrCat(poor, closed ? ", closed" : ""));
     InProcessPeers peers({.ranks = 2, .seed = 1, .epoch = 1});
     InProcessPeers after({.ranks = 2, .seed = 2, .epoch = 2});
     const absl::Status no_memory =
         absl::ResourceExhaustedError("8 MiB are available");
-    Rank chief(0, &peers, &after, poor == 0 ? no_memory : absl::OkStatus());
-    Rank other(1, &peers, &after, poor == 1 ? no_memory : absl::OkStatus());
+    Rank chief(0, &peers, &after, poor == 0 ? no_memory : absl::OkStatus(),
+               closed);
+    Rank other(1, &peers, &after, poor == 1 ? no_memory : absl::OkStatus(),
+               closed);
     const auto run_other = [&]() -> absl::Status {
       SYNCLINE_RETURN_IF_ERROR(other.exchange().Pull(0));
       SYNCLINE_RETURN_IF_ERROR(other.Step(0));
@@ -150,8 +156,10 @@ TEST(SwitchingExchangeTest, ARankWithoutMemoryCostsTheChangeAndNotTheJob) {
       const absl::Time begun = MonotonicNow();
       const absl::Status prepared = exchange.PrepareRegime(kCutId, 1);
       EXPECT_LT(MonotonicNow() - begun, kStepTimeout);
+      // Another rank whose link is closed has left the group without a word.
       EXPECT_THAT(std::string(prepared.message()),
-                  HasSubstr("8 MiB are available"));
+                  HasSubstr(closed && poor == 1 ? "" : "8 MiB are available"));
+      EXPECT_FALSE(prepared.ok());
       SYNCLINE_RETURN_IF_ERROR(exchange.EndCut(kCutId, 1));
       return chief.Step(1);
     };

@@ -9,6 +9,7 @@
 #include "common/base/exit_codes.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/restart_validator.h"
+#include "common/regime/job_regimes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/core/job/job.h"
@@ -522,6 +523,54 @@ TEST_F(JobAttemptTest, CheckpointsMadeWhileTheSchedulerWasAwayCount) {
   ASSERT_EQ(restarted.status().checkpoints_size(), 1);
   EXPECT_EQ(restarted.status().checkpoints(0).clock(), 60);
   EXPECT_EQ(restarted.status().checkpoints(0).attempt(), 1u);
+}
+
+// A checkpoint of a regime that the record does not have.
+TEST_F(JobAttemptTest, LateCheckpointsBehindAnUnknownChangeDoNotCount) {
+  StartAndRun();
+  Checkpoint(20);
+  Gone(kWorker, "stream closed");
+  const Member chief = At(kChief, CHIEF, 0).member;
+  WorkerReport failed;
+  failed.set_attempt(1);
+  failed.mutable_regime()->mutable_regime()->set_first_clock(30);
+  failed.mutable_regime()->set_error("no memory");
+  job_.OnLateCheckpoint(chief, failed, &actions_);
+  WorkerReport report;
+  report.set_attempt(1);
+  report.mutable_checkpoint()->set_clock(40);
+  report.mutable_checkpoint()->set_path("/c/40");
+  job_.OnLateCheckpoint(chief, report, &actions_);
+  EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 40);
+  WorkerReport change = failed;
+  change.mutable_regime()->clear_error();
+  job_.OnLateCheckpoint(chief, change, &actions_);
+  report.mutable_checkpoint()->set_clock(60);
+  report.mutable_checkpoint()->set_path("/c/60");
+  job_.OnLateCheckpoint(chief, report, &actions_);
+  EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 40);
+}
+
+// The attempt that prepares has gone back behind a change that was known.
+TEST_F(JobAttemptTest, LateCheckpointsBehindALostChangeDoNotCount) {
+  StartAndRun();
+  Checkpoint(20);
+  WorkerReport change;
+  RegimeTransition& made = *change.mutable_regime();
+  *made.mutable_regime() = RegimeOf(job_.status().spec());
+  made.mutable_regime()->set_first_clock(30);
+  made.set_reason("synctl regime");
+  job_.OnReport(kChief, change, now_, &actions_);
+  ASSERT_GT(job_.status().regimes_size(), 1);
+  for (const SessionId gone : {kWorker, kChief, kPs}) Gone(gone, "closed");
+  Start();
+  ASSERT_EQ(state(), PREPARING);
+  WorkerReport report;
+  report.set_attempt(1);
+  report.mutable_checkpoint()->set_clock(40);
+  report.mutable_checkpoint()->set_path("/c/40");
+  job_.OnLateCheckpoint(At(kChief, CHIEF, 0).member, report, &actions_);
+  EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 20);
 }
 
 // Earlier ones may have been deleted for it.
