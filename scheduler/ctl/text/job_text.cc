@@ -434,7 +434,8 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   }
   if (const std::string skipped = SkippedText(job); !skipped.empty()) {
     absl::StrAppendFormat(&text, "%-9s %s\n",
-                          IsHardlyTrained(job) ? "WARNING" : "skipped", skipped);
+                          IsHardlyTrained(job) ? "WARNING" : "skipped",
+                          skipped);
   }
   absl::StrAppend(&text, StartText(job.spec().start()),
                   CheckpointsText(job, now), RegimesText(job));
