@@ -37,18 +37,19 @@ std::string Amount(uint64_t count, const char* one, const char* more) {
   return absl::StrCat(count, " ", count == 1 ? one : more);
 }
 
-bool AllWereSkipped(const JobStatus& job) {
+// True if a job has succeeded and `count` is that of its steps, or more.
+bool IsOnePerStep(const JobStatus& job, uint64_t count) {
   const uint64_t steps = StepsDone(job);
-  return job.state() == SUCCEEDED && steps > 0 &&
-         job.progress().skipped_clocks() >= steps;
+  return job.state() == SUCCEEDED && steps > 0 && count >= steps;
 }
 
-// In each step, or as many as that: a part that is never finite is dropped each
-// time.
+bool AllWereSkipped(const JobStatus& job) {
+  return IsOnePerStep(job, job.progress().skipped_clocks());
+}
+
+// A part of the model that is never finite is dropped in each step.
 bool EachStepDropped(const JobStatus& job) {
-  const uint64_t steps = StepsDone(job);
-  return job.state() == SUCCEEDED && steps > 0 &&
-         job.progress().dropped_blocks() >= steps;
+  return IsOnePerStep(job, job.progress().dropped_blocks());
 }
 
 std::string StepsText(const JobStatus& job) {

@@ -576,7 +576,8 @@ void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
                              report.attempt() == earlier_.attempt &&
                              IsSameProcess(earlier_.chief, member);
   if (!is_of_last && !is_of_earlier) return;
-  if (report.has_regime() && report.regime().error().empty()) {
+  if (report.has_regime() && report.regime().error().empty() &&
+      !IsKnownChange(report.regime(), status_)) {
     late_regime_of_ = report.attempt();
   }
   // With a change that the record does not have, the checkpoint would be gone

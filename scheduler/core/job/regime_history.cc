@@ -114,17 +114,20 @@ void BeginRegimes(int64_t start_clock, absl::Time now, JobStatus* job) {
   *job->add_regimes() = std::move(entry);
 }
 
+bool IsKnownChange(const RegimeTransition& transition, const JobStatus& job) {
+  const std::string reason = Utf8Shortened(transition.reason(), kTextBytesMax);
+  return absl::c_any_of(job.regimes(), [&](const RegimeTransition& known) {
+    return SameTime(known, transition) && known.reason() == reason;
+  });
+}
+
 bool TakeRegime(const RegimeTransition& transition, absl::Time now,
                 JobStatus* job) {
   RegimeTransition entry = transition;
   entry.set_reason(Utf8Shortened(entry.reason(), kTextBytesMax));
   entry.set_error(Utf8Shortened(entry.error(), kTextBytesMax));
   if (!entry.has_time()) *entry.mutable_time() = ToTimestamp(now);
-  for (const RegimeTransition& known : job->regimes()) {
-    if (SameTime(known, entry) && known.reason() == entry.reason()) {
-      return false;
-    }
-  }
+  if (IsKnownChange(entry, *job)) return false;
   MakeRoom(job);
   *job->add_regimes() = std::move(entry);
   return true;

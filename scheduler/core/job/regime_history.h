@@ -27,6 +27,9 @@ std::vector<Regime> RegimesInForce(const JobStatus& job);
 // later one what was lost.
 void BeginRegimes(int64_t start_clock, absl::Time now, JobStatus* job);
 
+// True if the history has this change: the chief has reported it before.
+bool IsKnownChange(const RegimeTransition& transition, const JobStatus& job);
+
 // Takes over what the chief says of a change. False: it has said so before.
 bool TakeRegime(const RegimeTransition& transition, absl::Time now,
                 JobStatus* job);

@@ -551,6 +551,29 @@ TEST_F(JobAttemptTest, LateCheckpointsBehindAnUnknownChangeDoNotCount) {
   EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 40);
 }
 
+// A chief that registers again repeats reports.
+TEST_F(JobAttemptTest, ARepeatedChangeIsNoLateOne) {
+  StartAndRun();
+  Checkpoint(20);
+  WorkerReport change;
+  change.set_attempt(1);
+  RegimeTransition& made = *change.mutable_regime();
+  *made.mutable_regime() = RegimeOf(job_.status().spec());
+  made.mutable_regime()->set_first_clock(30);
+  made.set_reason("synctl regime");
+  made.mutable_time()->set_seconds(5);
+  job_.OnReport(kChief, change, now_, &actions_);
+  Gone(kWorker, "stream closed");
+  const Member chief = At(kChief, CHIEF, 0).member;
+  job_.OnLateCheckpoint(chief, change, &actions_);
+  WorkerReport report;
+  report.set_attempt(1);
+  report.mutable_checkpoint()->set_clock(40);
+  report.mutable_checkpoint()->set_path("/c/40");
+  job_.OnLateCheckpoint(chief, report, &actions_);
+  EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 40);
+}
+
 // The attempt that prepares has gone back behind a change that was known.
 TEST_F(JobAttemptTest, LateCheckpointsBehindALostChangeDoNotCount) {
   StartAndRun();
