@@ -143,6 +143,48 @@ absl::StatusOr<OptimizerParams> ReadTableOptimizer(const JobSpec& spec,
   return params;
 }
 
+absl::StatusOr<RowInitializer> ReadRowInitializer(const JobSpec& spec,
+                                                  int table, size_t dim) {
+  const TableSpec& of_table = spec.tables(table);
+  using R = InitializerRule;
+  using Scheme = RowInitializer::Scheme;
+  const auto make = [&](Scheme scheme, float amplitude) {
+    return RowInitializer(scheme, amplitude, spec.training().seed(),
+                          of_table.name());
+  };
+  switch (of_table.scheme()) {
+    case R::ZEROS:
+      return make(Scheme::kZeros, 0);
+    case R::CONSTANT:
+      return make(Scheme::kConstant, of_table.value());
+    case R::UNIFORM:
+      return make(Scheme::kUniform, of_table.scale());
+    case R::NORMAL:
+      return make(Scheme::kNormal, of_table.scale());
+    case R::XAVIER_UNIFORM:
+      return make(Scheme::kUniform,
+                  RowInitializer::XavierUniform(of_table.scale(), dim));
+    case R::XAVIER_NORMAL:
+      return make(Scheme::kNormal,
+                  RowInitializer::XavierNormal(of_table.scale(), dim));
+    default:
+      return Unsupported(absl::StrCat("tables[", table, "].scheme"),
+                         R::Scheme_Name(of_table.scheme()));
+  }
+}
+
+ExpiryOptions ReadExpiry(const ExpirySpec& spec) {
+  ExpiryOptions options;
+  options.unseen_clocks = static_cast<int64_t>(spec.unseen_clocks());
+  options.unseen_time = absl::Seconds(spec.unseen_seconds());
+  options.min_score = spec.min_score();
+  if (spec.min_score() > 0) {
+    options.decay = spec.decay();
+    options.decay_clocks = static_cast<int64_t>(spec.decay_clocks());
+  }
+  return options;
+}
+
 absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy) {
   if (!NonFinitePolicy_IsValid(policy)) {
     return Unsupported("non_finite", absl::StrCat(policy));

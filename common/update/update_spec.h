@@ -1,15 +1,18 @@
 #ifndef SYNCLINE_COMMON_UPDATE_UPDATE_SPEC_H_
 #define SYNCLINE_COMMON_UPDATE_UPDATE_SPEC_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/regime/regime_schedule.h"
 #include "common/update/dense_updater.h"
+#include "common/update/row_expiry.h"
 #include "kernels/optimizer/finite.h"
 #include "kernels/optimizer/learning_rate.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/optimizer/row_initializer.h"
 #include "proto/job_spec.pb.h"
 
 namespace syncline {
@@ -34,6 +37,11 @@ absl::StatusOr<OptimizerParams> ReadOptimizer(absl::string_view field,
 // Of the rows of table `table`.
 absl::StatusOr<OptimizerParams> ReadTableOptimizer(const JobSpec& spec,
                                                    int table);
+// Its rows before their first push; `dim`: elements of one.
+absl::StatusOr<RowInitializer> ReadRowInitializer(const JobSpec& spec,
+                                                  int table, size_t dim);
+// When they go. Where min_score is set, REQUIRES: decay_clocks > 0.
+ExpiryOptions ReadExpiry(const ExpirySpec& spec);
 absl::StatusOr<OnNonFinite> ReadNonFinite(NonFinitePolicy policy);
 // Of gradients: the job's policy, but with a dynamic loss scale kSkipStep. What
 // the job's policy is about is then an overflow at the smallest scale, which

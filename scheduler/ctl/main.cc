@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_contents.h"
 #include "common/job/strategy_rules.h"
 #include "scheduler/ctl/synctl.h"
 #include "scheduler/service/state_check.h"
-#include "server/checkpoint/checkpoint_contents.h"
 #include "server/shard/ps_plan.h"
 #include "worker/export/rows_file.h"
 #include "worker/export/tensors_file.h"
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
           .parent_path()
           .string();
   environment.planner = PlanJob;
-  environment.checkpoints = {.read = syncline::ps::ReadCheckpoint,
+  environment.checkpoints = {.read = syncline::ReadCheckpoint,
                              .write_tensors = WriteTensors,
                              .write_rows = WriteRows};
   environment.state_checker = CheckState;

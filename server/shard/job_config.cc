@@ -19,11 +19,6 @@
 namespace syncline::ps {
 namespace {
 
-absl::Status Unsupported(absl::string_view field, absl::string_view value) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(field, ": ", value, " is not built"));
-}
-
 absl::StatusOr<std::optional<float>> ReadMomentum(
     const ParameterInfo& parameter) {
   if (!parameter.has_momentum()) return std::nullopt;
@@ -33,47 +28,6 @@ absl::StatusOr<std::optional<float>> ReadMomentum(
                      "' is ", parameter.momentum(), "; it must be in [0, 1]"));
   }
   return parameter.momentum();
-}
-
-absl::StatusOr<RowInitializer> ReadScheme(absl::string_view field,
-                                          const TableSpec& spec, uint32_t dim,
-                                          uint64_t seed) {
-  using R = InitializerRule;
-  using Scheme = RowInitializer::Scheme;
-  const auto make = [&](Scheme scheme, float amplitude) {
-    return RowInitializer(scheme, amplitude, seed, spec.name());
-  };
-  switch (spec.scheme()) {
-    case R::ZEROS:
-      return make(Scheme::kZeros, 0);
-    case R::CONSTANT:
-      return make(Scheme::kConstant, spec.value());
-    case R::UNIFORM:
-      return make(Scheme::kUniform, spec.scale());
-    case R::NORMAL:
-      return make(Scheme::kNormal, spec.scale());
-    case R::XAVIER_UNIFORM:
-      return make(Scheme::kUniform,
-                  RowInitializer::XavierUniform(spec.scale(), dim));
-    case R::XAVIER_NORMAL:
-      return make(Scheme::kNormal,
-                  RowInitializer::XavierNormal(spec.scale(), dim));
-    default:
-      return Unsupported(absl::StrCat(field, ".scheme"),
-                         R::Scheme_Name(spec.scheme()));
-  }
-}
-
-ExpiryOptions ReadExpiry(const ExpirySpec& spec) {
-  ExpiryOptions options;
-  options.unseen_clocks = static_cast<int64_t>(spec.unseen_clocks());
-  options.unseen_time = absl::Seconds(spec.unseen_seconds());
-  options.min_score = spec.min_score();
-  if (spec.min_score() > 0) {
-    options.decay = spec.decay();
-    options.decay_clocks = static_cast<int64_t>(spec.decay_clocks());
-  }
-  return options;
 }
 
 absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
@@ -92,8 +46,9 @@ absl::StatusOr<JobConfig::Table> ReadTable(const JobAssignment& assignment,
   options.name = spec.name();
   options.dim = info.dim();
   options.seed = assignment.spec().training().seed();
-  SYNCLINE_ASSIGN_OR_RETURN(options.initializer,
-                            ReadScheme(field, spec, info.dim(), options.seed));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      options.initializer,
+      ReadRowInitializer(assignment.spec(), index, info.dim()));
   SYNCLINE_ASSIGN_OR_RETURN(options.optimizer,
                             ReadTableOptimizer(assignment.spec(), index));
   options.admission.min_sightings = spec.admission().min_sightings();

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/state/block_state.h"
 #include "common/state/row_chain.h"
+#include "common/state/row_layout.h"
 #include "common/state/shard_state_reader.h"
 #include "proto/shard_state.pb.h"
 #include "server/consistency/controller_state.h"
@@ -19,7 +20,6 @@
 #include "server/shard/lane_executor.h"
 #include "server/shard/shard_layout.h"
 #include "server/shard/shard_start.h"
-#include "server/tables/row_layout.h"
 
 namespace syncline::ps {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "common/state/row_layout.h"
 #include "server/memory/slab_pool.h"
 #include "server/tables/row_index.h"
-#include "server/tables/row_layout.h"
 
 namespace syncline::ps {
 

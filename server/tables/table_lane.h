@@ -10,11 +10,11 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
+#include "common/update/row_expiry.h"
 #include "common/wire/table_map.h"
 #include "server/tables/cold_store.h"
 #include "server/tables/gradient_merge.h"
 #include "server/tables/hot_keys.h"
-#include "server/tables/row_expiry.h"
 #include "server/tables/table_options.h"
 #include "server/tables/table_partition.h"
 

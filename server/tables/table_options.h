@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "common/update/row_expiry.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/optimizer/row_initializer.h"
 #include "server/tables/hot_keys.h"
-#include "server/tables/row_expiry.h"
 
 namespace syncline::ps {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/update/row_expiry.h"
 #include "server/tables/hot_keys.h"
-#include "server/tables/row_expiry.h"
 #include "server/tables/space_saving.h"
 #include "server/tables/table_options.h"
 

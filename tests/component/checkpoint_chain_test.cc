@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_contents.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/checkpoint/checkpoint_contents.h"
 #include "tests/component/checkpoint_fixture.h"
 
 namespace syncline {
@@ -125,7 +125,7 @@ TEST_F(CheckpointChainTest, ChangedRowsGiveTheSameBitsOnAnotherNumberOfPs) {
   const auto manifest = ReadManifest(info.path());
   ASSERT_OK(manifest.status());
   size_t read = 0;
-  ASSERT_OK(ps::ReadCheckpoint(
+  ASSERT_OK(ReadCheckpoint(
       info.path(), *manifest, nullptr,
       [&](uint32_t table, absl::Span<const int64_t> keys,
           absl::Span<const float> values) {
@@ -172,12 +172,12 @@ TEST_F(CheckpointChainTest, ADamagedOlderFileIsNamedAndNothingIsServed) {
   const CheckpointInfo info = Checkpoint(2);
   const auto manifest = ReadManifest(info.path());
   ASSERT_OK(manifest.status());
-  ASSERT_OK(ps::ReadCheckpoint(info.path(), *manifest, nullptr, nullptr));
+  ASSERT_OK(ReadCheckpoint(info.path(), *manifest, nullptr, nullptr));
   const std::string file = Older(info, 1, 1);
   const std::string whole = ContentOf(file);
   const auto expect = [&](absl::StatusCode code) {
     const absl::Status read =
-        ps::ReadCheckpoint(info.path(), *manifest, nullptr, nullptr);
+        ReadCheckpoint(info.path(), *manifest, nullptr, nullptr);
     EXPECT_EQ(read.code(), code) << read;
     EXPECT_THAT(std::string(read.message()), HasSubstr(file));
     const absl::Status started = StartFrom(info);

@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_contents.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
 #include "common/job/checkpoint_trouble.h"
@@ -21,7 +22,6 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/checkpoint/checkpoint_contents.h"
 #include "tests/component/checkpoint_fixture.h"
 
 namespace syncline {
@@ -140,9 +140,9 @@ TEST_F(CheckpointContentsTest, ValuesAndRowsAreReadWithoutAJob) {
   ASSERT_OK(info.status());
   const auto manifest = ReadManifest(info->path());
   ASSERT_OK(manifest.status());
-  ps::TensorValues read;
+  TensorValues read;
   Rows rows;
-  ASSERT_OK(ps::ReadCheckpoint(
+  ASSERT_OK(ReadCheckpoint(
       info->path(), *manifest, &read,
       [&](uint32_t table, absl::Span<const int64_t> keys,
           absl::Span<const float> some) {
@@ -172,13 +172,12 @@ TEST_F(CheckpointContentsTest, ValuesAndRowsAreReadWithoutAJob) {
   bytes[bytes.size() - 3] ^= 1;
   ASSERT_OK(WriteFileAtomically(file, bytes));
   absl::Status damaged =
-      ps::ReadCheckpoint(info->path(), *manifest, nullptr, nullptr);
+      ReadCheckpoint(info->path(), *manifest, nullptr, nullptr);
   EXPECT_EQ(damaged.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(damaged.message()), HasSubstr(file));
   fs::remove(file);
-  EXPECT_EQ(
-      ps::ReadCheckpoint(info->path(), *manifest, nullptr, nullptr).code(),
-      absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadCheckpoint(info->path(), *manifest, nullptr, nullptr).code(),
+            absl::StatusCode::kNotFound);
 }
 
 // A record of a shard's file, by where its parts are.
@@ -220,11 +219,11 @@ TEST_F(CheckpointRowsTest, EachClassOfByteIsNamedAndNeverLoaded) {
   ASSERT_OK(manifest.status());
   const std::string file = absl::StrCat(info->path(), "/", ShardFileName(0, 1));
   const std::string whole = ContentOf(file);
-  ASSERT_OK(ps::ReadCheckpoint(info->path(), *manifest, nullptr, nullptr));
+  ASSERT_OK(ReadCheckpoint(info->path(), *manifest, nullptr, nullptr));
   const auto expect_damage = [&](const std::string& bytes, bool starts) {
     ASSERT_OK(WriteFileAtomically(file, bytes));
     const absl::Status read =
-        ps::ReadCheckpoint(info->path(), *manifest, nullptr, nullptr);
+        ReadCheckpoint(info->path(), *manifest, nullptr, nullptr);
     EXPECT_EQ(read.code(), absl::StatusCode::kDataLoss) << read;
     EXPECT_THAT(std::string(read.message()), HasSubstr(file));
     if (!starts) return;
@@ -274,7 +273,7 @@ TEST_F(CheckpointRowsTest, EachClassOfByteIsNamedAndNeverLoaded) {
   }
   EXPECT_GE(seen["block"], 12u) << "values and two slots of four tensors";
   ASSERT_OK(WriteFileAtomically(file, whole));
-  ASSERT_OK(ps::ReadCheckpoint(info->path(), *manifest, nullptr, nullptr));
+  ASSERT_OK(ReadCheckpoint(info->path(), *manifest, nullptr, nullptr));
 }
 
 // Each ps reads of the one file what its shard needs. Of a byte that is damaged

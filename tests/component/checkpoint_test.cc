@@ -497,7 +497,7 @@ TEST_F(CheckpointRowsTest, ValuesAloneAreAJobThatBegins) {
   ASSERT_EQ(here.rows.size(), there.rows.size());
   const size_t values = 16;  // key, score and clock are before them
   for (const auto& [id, row] : here.rows) {
-    EXPECT_EQ(ps::RowLayout::Clock(row.data()), 0u);
+    EXPECT_EQ(RowLayout::Clock(row.data()), 0u);
     EXPECT_EQ(row.substr(values, kDim * 4),
               there.rows.at(id).substr(values, kDim * 4));
     EXPECT_EQ(row.substr(values + kDim * 4), std::string(4, '\0'));

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "common/base/random.h"
+#include "common/state/row_layout.h"
 #include "gtest/gtest.h"
 #include "proto/shard_state.pb.h"
 #include "server/shard/shard_exporter.h"
-#include "server/tables/row_layout.h"
 #include "tests/component/ps_tables_fixture.h"
 #include "tests/testing/fakes/shard_states.h"
 #include "tests/testing/ps_fixture.h"
@@ -73,7 +73,7 @@ inline Contents ContentsOf(const std::vector<std::string>& states) {
         const size_t bytes = record.bulk.size() / piece.rows() - 1;
         for (size_t i = 0; i < piece.rows(); ++i) {
           const std::string row = record.bulk.substr(i * bytes, bytes);
-          const int64_t key = ps::RowLayout::Key(row.data());
+          const int64_t key = RowLayout::Key(row.data());
           EXPECT_TRUE(all.rows.emplace(std::pair(table, key), row).second);
         }
       } else if (record.kind == ShardStateKind::kCounts) {

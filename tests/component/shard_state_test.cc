@@ -20,12 +20,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/random.h"
+#include "common/state/row_layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/shard_state.pb.h"
 #include "server/shard/shard_exporter.h"
 #include "server/shard/shard_importer.h"
-#include "server/tables/row_layout.h"
 #include "tests/component/shard_state_fixture.h"
 #include "tests/testing/fakes/shard_states.h"
 #include "tests/testing/process_memory.h"

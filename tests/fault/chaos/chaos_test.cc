@@ -25,12 +25,12 @@
 #include "absl/time/clock.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_contents.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "scheduler/ctl/text/exit_codes.h"
-#include "server/checkpoint/checkpoint_contents.h"
 #include "tests/fault/chaos/chaos_cluster.h"
 #include "tests/fault/chaos/history_checker.h"
 #include "tests/testing/eventually.h"
@@ -305,20 +305,20 @@ class ChaosJob {
   static absl::StatusOr<CountedValues> ValuesOf(const CheckpointFolder& one) {
     CountedValues values;
     values["rows"].resize(kSamples);
-    ps::TensorValues tensors;
-    SYNCLINE_RETURN_IF_ERROR(ps::ReadCheckpoint(
-        one.path, *one.manifest, &tensors,
-        [&](uint32_t /*table*/, absl::Span<const int64_t> keys,
-            absl::Span<const float> rows) {
-          for (size_t i = 0; i < keys.size(); ++i) {
-            if (keys[i] < 0 || keys[i] >= kSamples) {
-              return absl::DataLossError(
-                  absl::StrCat(one.path, ": a row of the key ", keys[i]));
-            }
-            values["rows"][keys[i]] = rows[i];
-          }
-          return absl::OkStatus();
-        }));
+    TensorValues tensors;
+    SYNCLINE_RETURN_IF_ERROR(
+        ReadCheckpoint(one.path, *one.manifest, &tensors,
+                       [&](uint32_t /*table*/, absl::Span<const int64_t> keys,
+                           absl::Span<const float> rows) {
+                         for (size_t i = 0; i < keys.size(); ++i) {
+                           if (keys[i] < 0 || keys[i] >= kSamples) {
+                             return absl::DataLossError(absl::StrCat(
+                                 one.path, ": a row of the key ", keys[i]));
+                           }
+                           values["rows"][keys[i]] = rows[i];
+                         }
+                         return absl::OkStatus();
+                       }));
     for (int i = 0; i < one.manifest->parameters_size(); ++i) {
       values[one.manifest->parameters(i).name()] = tensors[i];
     }

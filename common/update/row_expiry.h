@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_SERVER_TABLES_ROW_EXPIRY_H_
-#define SYNCLINE_SERVER_TABLES_ROW_EXPIRY_H_
+#ifndef SYNCLINE_COMMON_UPDATE_ROW_EXPIRY_H_
+#define SYNCLINE_COMMON_UPDATE_ROW_EXPIRY_H_
 
 #include <cstdint>
 #include <deque>
@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 
-namespace syncline::ps {
+namespace syncline {
 
 // When a row goes. See ExpirySpec in proto/job_spec.proto.
 struct ExpiryOptions {
@@ -84,6 +84,6 @@ class ClockHistory {
   uint32_t too_old_ = 0;
 };
 
-}  // namespace syncline::ps
+}  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_TABLES_ROW_EXPIRY_H_
+#endif  // SYNCLINE_COMMON_UPDATE_ROW_EXPIRY_H_

@@ -1,4 +1,4 @@
-#include "server/checkpoint/checkpoint_contents.h"
+#include "common/checkpoint/checkpoint_contents.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,12 +11,14 @@
 #include "common/checkpoint/manifest.h"
 #include "common/checkpoint/state_file.h"
 #include "common/state/row_chain.h"
+#include "common/state/row_layout.h"
 #include "common/state/shard_state_reader.h"
+#include "common/update/row_expiry.h"
+#include "common/update/update_spec.h"
 #include "common/wire/routing_table.h"
 #include "proto/shard_state.pb.h"
-#include "server/tables/row_layout.h"
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 // Floats of an optimizer for each value of a row, at most.
@@ -28,15 +30,18 @@ constexpr uint32_t kNoTable = ~uint32_t{0};
 // One shard's file, and the older ones that it needs.
 class FileReader {
  public:
+  // `expiries`: by the manifest's table.
   FileReader(const CheckpointManifest* manifest, const RoutingTable* routing,
-             uint32_t shard, ShardStateSource* source)
+             absl::Span<const RowExpiry> expiries, uint32_t shard,
+             ShardStateSource* source)
       : manifest_(manifest),
         routing_(routing),
+        expiries_(expiries),
         shard_(shard),
         source_(source),
         came_(routing->blocks().blocks().size()) {}
 
-  absl::Status Read(TensorValues* values, const RowVisitor& rows) {
+  absl::Status Read(const ValueVisitor& values, const RowVisitor& rows) {
     SYNCLINE_RETURN_IF_ERROR(
         ReadFile(source_, manifest_->cut_id(), values, rows));
     chain_.EndNewest();
@@ -65,7 +70,7 @@ class FileReader {
 
  private:
   absl::Status ReadFile(ShardStateSource* source, uint64_t cut_id,
-                        TensorValues* values, const RowVisitor& rows) {
+                        const ValueVisitor& values, const RowVisitor& rows) {
     reader_.emplace(source);
     table_ = kNoTable;
     rows_ = 0;
@@ -168,7 +173,7 @@ class FileReader {
   }
 
   absl::Status ReadDense(const ShardStateReader::Record& record,
-                         TensorValues* values) {
+                         const ValueVisitor& values) {
     if (is_older_) return absl::OkStatus();
     DensePiece piece;
     SYNCLINE_RETURN_IF_ERROR(reader_->Parse(record, &piece));
@@ -189,8 +194,10 @@ class FileReader {
                                  " does not come from front to back"));
     }
     if (values != nullptr) {
-      std::memcpy((*values)[block.tensor].data() + block.offset + came,
-                  record.bulk.data(), record.bulk.size());
+      // A record's bytes have no alignment.
+      values_.resize(count);
+      std::memcpy(values_.data(), record.bulk.data(), record.bulk.size());
+      values(block.tensor, block.offset + came, values_);
     }
     came += static_cast<int64_t>(count);
     return absl::OkStatus();
@@ -223,17 +230,26 @@ class FileReader {
       chain_.TakeGone(key);
     }
     keys_.clear();
-    row_values_.clear();
+    values_.clear();
     for (size_t i = 0; i < count; ++i) {
       const char* const row = record.bulk.data() + i * layout.bytes();
-      if (!chain_.TakeRow(RowLayout::Key(row))) continue;
+      if (!chain_.TakeRow(RowLayout::Key(row)) || HasExpired(row)) continue;
       keys_.push_back(RowLayout::Key(row));
-      row_values_.resize(keys_.size() * layout.dim());
-      std::memcpy(row_values_.data() + (keys_.size() - 1) * layout.dim(),
+      values_.resize(keys_.size() * layout.dim());
+      std::memcpy(values_.data() + (keys_.size() - 1) * layout.dim(),
                   RowLayout::Values(row), layout.dim() * sizeof(float));
     }
     if (keys_.empty()) return absl::OkStatus();
-    return rows(tables_[table_].index, keys_, row_values_);
+    return rows(tables_[table_].index, keys_, values_);
+  }
+
+  // For a ps the row is not there, removed or not.
+  bool HasExpired(const char* row) const {
+    const RowExpiry& expiry = expiries_[tables_[table_].index];
+    return expiry.enabled() &&
+           expiry.Judge(RowLayout::Score(row), RowLayout::Clock(row),
+                        static_cast<uint32_t>(manifest_->clock()),
+                        /*too_old=*/0) != RowExpiry::Verdict::kLives;
   }
 
   absl::Status ReadTrailer(const ShardStateReader::Record& record) {
@@ -249,6 +265,7 @@ class FileReader {
 
   const CheckpointManifest* const manifest_;
   const RoutingTable* const routing_;
+  const absl::Span<const RowExpiry> expiries_;
   const uint32_t shard_;
   ShardStateSource* const source_;
   std::optional<ShardStateReader> reader_;  // of one file after the other
@@ -262,63 +279,118 @@ class FileReader {
   uint64_t rows_ = 0;
   uint64_t gone_ = 0;
   std::vector<int64_t> keys_;  // scratch, as the next one
-  std::vector<float> row_values_;
+  std::vector<float> values_;
 };
+
+absl::StatusOr<RoutingTable> RoutingOf(const std::string& path,
+                                       const CheckpointManifest& manifest) {
+  absl::StatusOr<RoutingTable> routing =
+      RoutingTable::Create(AssignmentOf(manifest));
+  if (routing.ok()) return routing;
+  return absl::DataLossError(absl::StrCat(
+      path, ": the manifest is of no model: ", routing.status().message()));
+}
+
+// By table; of one that is not in the spec: none expires.
+absl::StatusOr<std::vector<RowExpiry>> ExpiriesOf(
+    const std::string& path, const CheckpointManifest& manifest) {
+  std::vector<RowExpiry> expiries;
+  for (const TableInfo& table : manifest.tables()) {
+    ExpirySpec spec;
+    for (const TableSpec& of : manifest.spec().tables()) {
+      if (of.name() == table.name()) spec = of.expiry();
+    }
+    const ExpiryOptions options = ReadExpiry(spec);
+    if (options.decay_clocks <= 0) {
+      return absl::DataLossError(
+          absl::StrCat(path, ": the manifest has an expiry.decay_clocks of ",
+                       spec.decay_clocks()));
+    }
+    expiries.emplace_back(options);
+  }
+  return expiries;
+}
+
+// No more memory than there are bytes on the disk.
+absl::StatusOr<TensorValues> RoomForValues(const std::string& path,
+                                           const CheckpointManifest& manifest) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
+                            RoutingOf(path, manifest));
+  uint64_t bytes = 0;
+  for (const CheckpointManifest::Shard& shard : manifest.shards()) {
+    if (shard.file().empty()) continue;
+    SYNCLINE_RETURN_IF_ERROR(
+        StateFileSource::Open(absl::StrCat(path, "/", shard.file()),
+                              shard.bytes(), shard.crc32c())
+            .status());
+    bytes += shard.bytes();
+  }
+  const int64_t count = routing.blocks().element_count();
+  if (static_cast<uint64_t>(count) * sizeof(float) > bytes) {
+    return absl::DataLossError(absl::StrCat(path, ": its files have ", bytes,
+                                            " bytes, its model ", count,
+                                            " values"));
+  }
+  TensorValues values;
+  int64_t left = count;
+  for (const ParameterInfo& parameter : manifest.parameters()) {
+    int64_t elements = 1;
+    for (const int64_t dim : parameter.dims()) {
+      if (dim <= 0 || elements > left / dim) {
+        return absl::DataLossError(
+            absl::StrCat(path, ": the manifest places ", count,
+                         " values, and its tensors have others"));
+      }
+      elements *= dim;
+    }
+    left -= elements;
+    values.emplace_back(static_cast<size_t>(elements));
+  }
+  return values;
+}
 
 }  // namespace
 
-absl::Status ReadCheckpoint(const std::string& path,
-                            const CheckpointManifest& manifest,
-                            TensorValues* values, const RowVisitor& rows) {
-  absl::StatusOr<RoutingTable> routing =
-      RoutingTable::Create(AssignmentOf(manifest));
-  if (!routing.ok()) {
-    return absl::DataLossError(absl::StrCat(
-        path, ": the manifest is of no model: ", routing.status().message()));
-  }
+absl::Status VisitCheckpoint(const std::string& path,
+                             const CheckpointManifest& manifest,
+                             const ValueVisitor& values, const RowVisitor& rows,
+                             const GoOnCheck& go_on) {
+  SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
+                            RoutingOf(path, manifest));
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<RowExpiry> expiries,
+                            ExpiriesOf(path, manifest));
   std::vector<std::unique_ptr<StateFileSource>> files;
-  uint64_t bytes = 0;
   for (const CheckpointManifest::Shard& shard : manifest.shards()) {
     files.emplace_back();
     if (shard.file().empty()) continue;
     SYNCLINE_ASSIGN_OR_RETURN(
         files.back(),
         StateFileSource::Open(absl::StrCat(path, "/", shard.file()),
-                              shard.bytes(), shard.crc32c()));
-    bytes += shard.bytes();
-  }
-  if (values != nullptr) {
-    // No more memory than there are bytes on the disk.
-    if (static_cast<uint64_t>(routing->blocks().element_count()) *
-            sizeof(float) >
-        bytes) {
-      return absl::DataLossError(
-          absl::StrCat(path, ": its files have ", bytes, " bytes, its model ",
-                       routing->blocks().element_count(), " values"));
-    }
-    values->clear();
-    int64_t left = routing->blocks().element_count();
-    for (const ParameterInfo& parameter : manifest.parameters()) {
-      int64_t count = 1;
-      for (const int64_t dim : parameter.dims()) {
-        if (dim <= 0 || count > left / dim) {
-          return absl::DataLossError(absl::StrCat(
-              path, ": the manifest places ", routing->blocks().element_count(),
-              " values, and its tensors have others"));
-        }
-        count *= dim;
-      }
-      left -= count;
-      values->emplace_back(static_cast<size_t>(count));
-    }
+                              shard.bytes(), shard.crc32c(), go_on));
   }
   for (uint32_t shard = 0; shard < files.size(); ++shard) {
     if (files[shard] == nullptr) continue;
     SYNCLINE_RETURN_IF_ERROR(
-        FileReader(&manifest, &*routing, shard, files[shard].get())
+        FileReader(&manifest, &routing, expiries, shard, files[shard].get())
             .Read(values, rows));
   }
   return absl::OkStatus();
 }
 
-}  // namespace syncline::ps
+absl::Status ReadCheckpoint(const std::string& path,
+                            const CheckpointManifest& manifest,
+                            TensorValues* values, const RowVisitor& rows) {
+  if (values == nullptr) {
+    return VisitCheckpoint(path, manifest, nullptr, rows, nullptr);
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(*values, RoomForValues(path, manifest));
+  return VisitCheckpoint(
+      path, manifest,
+      [&](uint32_t parameter, int64_t first, absl::Span<const float> read) {
+        std::copy(read.begin(), read.end(),
+                  (*values)[parameter].begin() + first);
+      },
+      rows, nullptr);
+}
+
+}  // namespace syncline

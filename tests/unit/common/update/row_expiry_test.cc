@@ -1,11 +1,11 @@
 // Goal: a row lives exactly as long as its rule says.
 // Method: drawn pasts at both sides of each limit.
 
-#include "server/tables/row_expiry.h"
+#include "common/update/row_expiry.h"
 
 #include "gtest/gtest.h"
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 using Verdict = RowExpiry::Verdict;
@@ -97,4 +97,4 @@ TEST(ClockHistoryTest, AHistoryGoesOnFromItsAges) {
 }
 
 }  // namespace
-}  // namespace syncline::ps
+}  // namespace syncline

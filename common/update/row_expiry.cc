@@ -1,9 +1,9 @@
-#include "server/tables/row_expiry.h"
+#include "common/update/row_expiry.h"
 
 #include <algorithm>
 #include <cmath>
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 constexpr int kPowers = 64;
@@ -85,4 +85,4 @@ void ClockHistory::Import(const Past& past, absl::Time now) {
   }
 }
 
-}  // namespace syncline::ps
+}  // namespace syncline

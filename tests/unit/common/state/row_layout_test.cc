@@ -2,14 +2,14 @@
 // is the row without its key. Method: a row is written part by part and read
 // byte by byte.
 
-#include "server/tables/row_layout.h"
+#include "common/state/row_layout.h"
 
 #include <cstring>
 #include <vector>
 
 #include "gtest/gtest.h"
 
-namespace syncline::ps {
+namespace syncline {
 namespace {
 
 template <typename T>
@@ -62,4 +62,4 @@ TEST_F(RowLayoutTest, ASpilledRowIsTheRowWithoutItsKey) {
 }
 
 }  // namespace
-}  // namespace syncline::ps
+}  // namespace syncline

@@ -1,11 +1,11 @@
-#ifndef SYNCLINE_SERVER_TABLES_ROW_LAYOUT_H_
-#define SYNCLINE_SERVER_TABLES_ROW_LAYOUT_H_
+#ifndef SYNCLINE_COMMON_STATE_ROW_LAYOUT_H_
+#define SYNCLINE_COMMON_STATE_ROW_LAYOUT_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-namespace syncline::ps {
+namespace syncline {
 
 // The layout of a row of a table in memory:
 //
@@ -81,6 +81,6 @@ class RowLayout {
   size_t bytes_;
 };
 
-}  // namespace syncline::ps
+}  // namespace syncline
 
-#endif  // SYNCLINE_SERVER_TABLES_ROW_LAYOUT_H_
+#endif  // SYNCLINE_COMMON_STATE_ROW_LAYOUT_H_
