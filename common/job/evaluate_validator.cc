@@ -14,11 +14,6 @@ void CheckCommon(absl::string_view field, const JobSpec& spec,
   if (!spec.data().has_test()) {
     problems->Add(field, "nothing is evaluated without data.test");
   }
-  if (spec.tables_size() > 0) {
-    problems->Add(field,
-                  "is not built for jobs with tables yet: leave it out, and "
-                  "their rows are read from the job at the end of each epoch");
-  }
 }
 
 void CheckCheckpoints(const JobSpec& spec, Problems* problems) {

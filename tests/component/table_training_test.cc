@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "proto/job.pb.h"
 #include "tests/component/table_training_fixture.h"
+#include "tests/testing/table_rows.h"
 
 namespace syncline {
 namespace {
@@ -308,23 +309,6 @@ TEST_F(TableTrainingTest, AnEvaluatorGoesOnByALaterRouting) {
   }
 }
 
-// [n] keys with [n, dim] values of a safetensors file.
-std::map<int64_t, std::vector<float>> ReadRows(const std::string& bytes) {
-  uint64_t header = 0;
-  std::memcpy(&header, bytes.data(), 8);
-  const size_t n = (bytes.size() - 8 - header) / (8 + 4 * kDim);
-  const char* const values = bytes.data() + 8 + header;
-  const char* const keys = values + n * 4 * kDim;
-  std::map<int64_t, std::vector<float>> rows;
-  for (size_t i = 0; i < n; ++i) {
-    int64_t key = 0;
-    std::memcpy(&key, keys + 8 * i, 8);
-    rows[key].resize(kDim);
-    std::memcpy(rows[key].data(), values + 4 * kDim * i, 4 * kDim);
-  }
-  return rows;
-}
-
 TEST_F(TableTrainingTest, KeysAreAnyNumbersAndRowsOfAnOpenTableAreAFile) {
   const auto fixed = Train(2, 2, TableSpecOf());
   ASSERT_EQ(fixed.status, absl::OkStatus());
@@ -338,7 +322,8 @@ TEST_F(TableTrainingTest, KeysAreAnyNumbersAndRowsOfAnOpenTableAreAFile) {
       << "it is an input of the exported model";
   EXPECT_EQ(open.weights.at("w"), fixed.weights.at("w"));
   ASSERT_THAT(open.artifacts, Contains(Key("tables/emb.safetensors")));
-  const auto rows = ReadRows(open.artifacts.at("tables/emb.safetensors"));
+  const auto rows =
+      TableRowsOf(open.artifacts.at("tables/emb.safetensors"), kDim);
   EXPECT_GT(rows.size(), 20u);
   for (const auto& [key, row] : rows) {
     const int64_t id = (key - kOffset) / kStride;

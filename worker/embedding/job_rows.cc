@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/step_shares.h"
 #include "common/system/available_memory.h"
 #include "common/wire/routing_table.h"
@@ -42,6 +43,23 @@ std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed,
       source.has_csv() ? IsCsvList(source.csv(), f.field(), ids_per_sample)
                        : source.has_libsvm() && f.field() == "indices";
   return is_padded ? std::optional<int64_t>(f.padding()) : std::nullopt;
+}
+
+absl::StatusOr<std::vector<TableMap>> MapsOf(const JobAssignment& assignment) {
+  std::vector<TableMap> maps;
+  if (!OnlyEvaluates(assignment.spec())) {
+    SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
+                              RoutingTable::Create(assignment));
+    maps.assign(routing.tables().begin(), routing.tables().end());
+    return maps;
+  }
+  // There are no ps: rows are read from files.
+  for (const TableInfo& table : assignment.tables()) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        TableMap map, TableMap::Create(table.slots(), /*shard_count=*/1));
+    maps.push_back(std::move(map));
+  }
+  return maps;
 }
 
 }  // namespace
@@ -81,7 +99,10 @@ absl::StatusOr<std::vector<JobRows::Sizes>> JobRows::SizesOf(
     if (evaluates) {
       sizes.evaluated = sizes.trained;
       sizes.evaluated->samples_max = spec.training().eval_batch_size();
-      sizes.cached = of_table.cache_rows();
+      // Those of a checkpoint are in memory anyway.
+      const bool reads_files =
+          OnlyEvaluates(spec) || EvaluatesCheckpoints(spec);
+      if (!reads_files) sizes.cached = of_table.cache_rows();
     }
     if (of_table.cache_clocks() > 0) sizes.kept = of_table.cache_rows();
     sizes.trained.samples_max = SharesOf(spec).largest;
@@ -109,11 +130,11 @@ absl::StatusOr<std::shared_ptr<JobRows>> JobRows::Create(
       const std::vector<Sizes> all,
       SizesOf(assignment.spec(), model, training, evaluates));
   std::shared_ptr<JobRows> rows(new JobRows());
-  SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
-                            RoutingTable::Create(assignment));
+  SYNCLINE_ASSIGN_OR_RETURN(const std::vector<TableMap> maps,
+                            MapsOf(assignment));
   for (size_t t = 0; t < all.size(); ++t) {
     SYNCLINE_RETURN_IF_ERROR(
-        rows->AddTable(static_cast<uint32_t>(t), all[t], routing.tables()[t]));
+        rows->AddTable(static_cast<uint32_t>(t), all[t], maps[t]));
   }
   return rows;
 }

@@ -24,16 +24,34 @@ constexpr absl::Duration kSayPeriod = absl::Seconds(1);
 CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
                            ParameterExchange* parameters,
                            WorkerMetrics* metrics, OnEvaluation on_evaluation,
-                           std::function<void(const std::string&)> on_activity)
+                           std::function<void(const std::string&)> on_activity,
+                           CheckpointRows* from_checkpoint)
     : job_(job),
       epochs_(epochs),
       parameters_(parameters),
       metrics_(metrics),
       on_evaluation_(std::move(on_evaluation)),
       on_activity_(std::move(on_activity)),
+      from_checkpoint_(from_checkpoint),
       evaluator_(job.spec(), job.test.get(), job.executor.get()),
       best_(job.spec().export_().best_of()),
       stop_(StopRule::Of(job.spec())) {}
+
+absl::Status CutEvaluator::CollectKeys(const std::atomic<bool>& stopped) {
+  said_at_ = MonotonicNow();
+  const absl::Cleanup over = [&] { Say(""); };
+  const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
+  return evaluator_.ForEachBatch(
+      [&](int64_t done, int64_t total) {
+        if (stopped.load()) return absl::CancelledError("stopped");
+        SayProgress("collecting the keys of the test data", done, total);
+        return absl::OkStatus();
+      },
+      [&](const Batch& batch) {
+        Collect(batch, rows);
+        return from_checkpoint_->AddKeys(rows);
+      });
+}
 
 absl::Status CutEvaluator::Run(const EpochCut& cut,
                                const std::atomic<bool>& stopped,
@@ -105,9 +123,17 @@ absl::Duration CutEvaluator::ToldPeriod() const {
 }
 
 absl::Status CutEvaluator::ReadRows(const EpochCut& cut, const Batch& batch) {
-  const int64_t clock = cut.clock;
   const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
   Collect(batch, rows);
+  if (parameters_ != nullptr) return ReadRowsOfJob(cut, rows);
+  from_checkpoint_->Read(rows);
+  job_.executor->UseTables(rows);
+  return absl::OkStatus();
+}
+
+absl::Status CutEvaluator::ReadRowsOfJob(const EpochCut& cut,
+                                         absl::Span<RowBatch* const> rows) {
+  const int64_t clock = cut.clock;
   for (size_t t = 0; t < rows.size(); ++t) {
     RowCache* const cache = job_.rows->cache(t);
     if (cache == nullptr) continue;
@@ -130,14 +156,18 @@ absl::Status CutEvaluator::ReadRows(const EpochCut& cut, const Batch& batch) {
   return absl::OkStatus();
 }
 
+void CutEvaluator::SayProgress(const std::string& activity, int64_t done,
+                               int64_t total) {
+  const absl::Time now = MonotonicNow();
+  if (now < said_at_ + kSayPeriod) return;
+  said_at_ = now;
+  Say(absl::StrCat(activity, ", ", done, " of ", total, " samples"));
+}
+
 absl::Status CutEvaluator::OnBatch(int64_t clock, int64_t done, int64_t total) {
   samples_ = total;
   const absl::Time now = MonotonicNow();
-  if (now >= said_at_ + kSayPeriod) {
-    said_at_ = now;
-    Say(absl::StrCat("evaluating clock ", clock, ", ", done, " of ", total,
-                     " samples"));
-  }
+  SayProgress(absl::StrCat("evaluating clock ", clock), done, total);
   if (parameters_ == nullptr || now < told_at_ + ToldPeriod()) {
     return absl::OkStatus();
   }

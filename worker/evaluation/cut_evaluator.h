@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "proto/job.pb.h"
 #include "worker/data/epochs.h"
+#include "worker/embedding/checkpoint_rows.h"
 #include "worker/evaluation/best_evaluation.h"
 #include "worker/evaluation/evaluator.h"
 #include "worker/evaluation/stop_rule.h"
@@ -41,12 +42,18 @@ class CutEvaluator {
   // The objects that are referred to must outlive this one. `on_activity` gets
   // a text for people when an evaluation begins, about once a second while it
   // runs, and "" when it ends; may be null. `parameters`: null where nobody
-  // waits for an evaluation. REQUIRES: job.test is not null; without
-  // `parameters` the job has no tables.
+  // waits for an evaluation; rows of tables are `from_checkpoint`'s then, which
+  // is null where there are none. REQUIRES: job.test is not null.
   CutEvaluator(const PreparedJob& job, const Epochs& epochs,
                ParameterExchange* parameters, WorkerMetrics* metrics,
                OnEvaluation on_evaluation,
-               std::function<void(const std::string&)> on_activity);
+               std::function<void(const std::string&)> on_activity,
+               CheckpointRows* from_checkpoint = nullptr);
+
+  // Adds the keys of all test data to the checkpoints' rows. Before the first
+  // Run of a job with tables without `parameters`; blocks. Errors:
+  // CheckpointRows', Cancelled.
+  absl::Status CollectKeys(const std::atomic<bool>& stopped);
 
   // REQUIRES: the executor has the parameters as of `cut`, which
   // is held if the job has tables. Blocks; `stopped` is looked at before each
@@ -63,6 +70,10 @@ class CutEvaluator {
  private:
   // Has the rows of a batch, as of the cut.
   absl::Status ReadRows(const EpochCut& cut, const Batch& batch);
+  absl::Status ReadRowsOfJob(const EpochCut& cut,
+                             absl::Span<RowBatch* const> rows);
+  // The same about once a second, with how far it is.
+  void SayProgress(const std::string& activity, int64_t done, int64_t total);
   void Say(const std::string& activity) const {
     if (on_activity_ != nullptr) on_activity_(activity);
   }
@@ -80,6 +91,7 @@ class CutEvaluator {
   WorkerMetrics* const metrics_;
   const OnEvaluation on_evaluation_;
   const std::function<void(const std::string&)> on_activity_;
+  CheckpointRows* const from_checkpoint_;
   Evaluator evaluator_;
   BestEvaluation best_;
   StopRule stop_;

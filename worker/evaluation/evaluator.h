@@ -30,6 +30,9 @@ class Evaluator {
   // Makes the executor ready for a batch: what its tables hold.
   using Prepare = absl::FunctionRef<absl::Status(const Batch&)>;
 
+  // Gives `visit` each batch in the order of Run, and computes nothing. Errors:
+  // those of both.
+  absl::Status ForEachBatch(OnBatch on_batch, Prepare visit);
   // Fills samples, loss, metrics and time. Errors: those of `on_batch`, of
   // `prepare` and of the executor; FailedPrecondition: a loss that is not
   // finite, where the job's non_finite is FAIL_JOB.

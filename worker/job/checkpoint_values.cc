@@ -1,9 +1,13 @@
 #include "worker/job/checkpoint_values.h"
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_contents.h"
+#include "common/checkpoint/checkpoint_start.h"
 #include "common/update/update_spec.h"
 #include "common/wire/block_map.h"
 #include "worker/peers/start_files.h"
@@ -25,22 +29,35 @@ JobAssignment ValuesOf(const PreparedJob& job,
   return assignment;
 }
 
-}  // namespace
-
-absl::Status ReadCheckpointValues(const PreparedJob& job,
-                                  const CheckpointInfo& checkpoint,
-                                  const GoOnCheck& go_on) {
+absl::StatusOr<std::shared_ptr<const StartFiles>> OpenFiles(
+    const PreparedJob& job, const CheckpointInfo& checkpoint) {
   SYNCLINE_ASSIGN_OR_RETURN(
-      const auto files,
-      StartFiles::Open(ValuesOf(job, checkpoint),
-                       absl::StrCat("job ", job.assignment.job_id(), ", ",
-                                    job.task_name())));
-  if (files->manifest_clock() != checkpoint.clock()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("checkpoint ", checkpoint.path(),
-                     ": its manifest says clock ", files->manifest_clock(),
-                     ", it is to be of clock ", checkpoint.clock()));
-  }
+      auto files, StartFiles::Open(ValuesOf(job, checkpoint),
+                                   absl::StrCat("job ", job.assignment.job_id(),
+                                                ", ", job.task_name())));
+  if (files->manifest().clock() == checkpoint.clock()) return files;
+  return absl::FailedPreconditionError(
+      absl::StrCat("checkpoint ", checkpoint.path(),
+                   ": its manifest says clock ", files->manifest().clock(),
+                   ", it is to be of clock ", checkpoint.clock()));
+}
+
+// The files of a job with tables, values and rows in one pass.
+absl::Status Visit(const PreparedJob& job, const CheckpointInfo& checkpoint,
+                   const StartFiles& files, const ValueVisitor& values,
+                   const RowVisitor& rows, const GoOnCheck& go_on) {
+  const absl::Status read =
+      VisitCheckpoint(checkpoint.path(), files.manifest(), values, rows, go_on);
+  if (read.ok() || absl::IsCancelled(read)) return read;
+  return WithStartTrouble(
+      Annotate(read, absl::StrCat("job ", job.assignment.job_id(), ", ",
+                                  job.task_name(), ": checkpoint ",
+                                  checkpoint.path())),
+      ValuesOf(job, checkpoint));
+}
+
+absl::Status ReadValues(const PreparedJob& job, const StartFiles& files,
+                        const GoOnCheck& go_on) {
   // Blocks do not depend on who has them.
   SYNCLINE_ASSIGN_OR_RETURN(
       const BlockMap blocks,
@@ -48,15 +65,54 @@ absl::Status ReadCheckpointValues(const PreparedJob& job,
   SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
                             ReadUpdate(job.spec(), job.regimes));
   return files
-      ->Read(blocks, update.optimizer, go_on,
-             [&](const BlockStateReader::Piece& piece) {
-               const Block& block = blocks.blocks()[piece.block];
-               const absl::Span<float> values =
-                   job.executor->parameter(static_cast<int>(block.tensor));
-               std::memcpy(values.data() + block.offset + piece.first,
-                           piece.bytes.data(), piece.bytes.size());
-             })
+      .Read(blocks, update.optimizer, go_on,
+            [&](const BlockStateReader::Piece& piece) {
+              const Block& block = blocks.blocks()[piece.block];
+              const absl::Span<float> values =
+                  job.executor->parameter(static_cast<int>(block.tensor));
+              std::memcpy(values.data() + block.offset + piece.first,
+                          piece.bytes.data(), piece.bytes.size());
+            })
       .status();
+}
+
+}  // namespace
+
+absl::Status ReadCheckpointValues(const PreparedJob& job,
+                                  const CheckpointInfo& checkpoint,
+                                  const GoOnCheck& go_on) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files, OpenFiles(job, checkpoint));
+  if (job.rows == nullptr) return ReadValues(job, *files, go_on);
+  SYNCLINE_RETURN_IF_ERROR(job.checkpoint_rows->Begin());
+  return Visit(
+      job, checkpoint, *files,
+      [&](uint32_t parameter, int64_t first, absl::Span<const float> values) {
+        std::copy(values.begin(), values.end(),
+                  job.executor->parameter(static_cast<int>(parameter)).begin() +
+                      first);
+      },
+      [&](uint32_t table, absl::Span<const int64_t> keys,
+          absl::Span<const float> values) {
+        job.checkpoint_rows->Put(table, keys, values);
+        return absl::OkStatus();
+      },
+      go_on);
+}
+
+absl::Status ScanCheckpointTable(
+    const PreparedJob& job, const CheckpointInfo& checkpoint, uint32_t table,
+    absl::FunctionRef<absl::Status(absl::Span<const int64_t> keys,
+                                   absl::Span<const float> values)>
+        sink,
+    const GoOnCheck& go_on) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files, OpenFiles(job, checkpoint));
+  return Visit(
+      job, checkpoint, *files, /*values=*/nullptr,
+      [&](uint32_t of, absl::Span<const int64_t> keys,
+          absl::Span<const float> values) {
+        return of == table ? sink(keys, values) : absl::OkStatus();
+      },
+      go_on);
 }
 
 }  // namespace syncline::worker

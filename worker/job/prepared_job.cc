@@ -466,6 +466,22 @@ class Preparation {
                                 job_.test != nullptr);
     if (!rows.ok()) return AddProblems("model", rows.status());
     job_.rows = *std::move(rows);
+    if (job_.evaluates_checkpoints()) CreateCheckpointRows();
+  }
+
+  void CreateCheckpointRows() {
+    std::vector<CheckpointRows::Table> tables;
+    for (const TrainingTable& table : job_.training.tables) {
+      const auto dim = static_cast<size_t>(table.dim);
+      const auto initializer =
+          ReadRowInitializer(spec(), static_cast<int>(tables.size()), dim);
+      if (!initializer.ok()) {
+        problems_.emplace_back(initializer.status().message());
+        return;
+      }
+      tables.push_back({table.name, dim, *initializer});
+    }
+    job_.checkpoint_rows = std::make_unique<CheckpointRows>(std::move(tables));
   }
 
   PreparedJob& job_;

@@ -22,6 +22,7 @@
 #include "worker/data/dataset.h"
 #include "worker/data/reading/data_root.h"
 #include "worker/data/reading/read_watch.h"
+#include "worker/embedding/checkpoint_rows.h"
 #include "worker/embedding/job_rows.h"
 
 namespace syncline::worker {
@@ -45,6 +46,9 @@ struct PreparedJob {
   std::string device_text;
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
+  // Of a rank that evaluates checkpoints of a job with tables; no keys yet.
+  // Else null.
+  std::unique_ptr<CheckpointRows> checkpoint_rows;
   // Of a rank that trains in LOCAL: its steps within a round, on the executor's
   // parameters and gradients, and what is pushed of them. Else null.
   std::shared_ptr<LocalUpdater> local;
@@ -73,6 +77,11 @@ struct PreparedJob {
   bool is_evaluator() const {
     return has_evaluator() &&
            rank == static_cast<uint32_t>(assignment.workers_size());
+  }
+  // It reads checkpoints from their files.
+  bool evaluates_checkpoints() const {
+    return OnlyEvaluates(spec()) ||
+           (is_evaluator() && EvaluatesCheckpoints(spec()));
   }
   // Else it evaluates alone, and has no training data.
   bool trains() const { return !is_evaluator() && !OnlyEvaluates(spec()); }

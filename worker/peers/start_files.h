@@ -56,8 +56,7 @@ class StartFiles {
 
   // The optimizer's state, and the counts, begin anew.
   bool values_only() const { return values_only_; }
-  // Of the checkpoint, as its manifest says.
-  int64_t manifest_clock() const { return manifest_.clock(); }
+  const CheckpointManifest& manifest() const { return manifest_; }
   // The first clock that the attempt trains.
   int64_t clock() const { return assignment_.start_clock(); }
   uint32_t manifest_crc32c() const {

@@ -18,6 +18,8 @@ namespace {
 
 // How often it is said how much of a checkpoint is read.
 constexpr absl::Duration kSayPeriod = absl::Seconds(1);
+// Of a table, that are made at a time.
+constexpr size_t kInitialRowsMax = 4096;
 
 }  // namespace
 
@@ -32,7 +34,11 @@ CheckpointEvaluation::CheckpointEvaluation(const PreparedJob& job,
           [this](const Evaluation& evaluation, const StoringProgress& storing) {
             OnEvaluated(evaluation, storing);
           },
-          options_.on_activity) {}
+          options_.on_activity, job.checkpoint_rows.get()) {}
+
+CheckpointEvaluation::~CheckpointEvaluation() {
+  if (!stop_reason().empty()) Unmark(evaluated_.path(), /*best=*/false);
+}
 
 void CheckpointEvaluation::Request(const EvaluateCheckpoint& command) {
   MutexLock lock(&mu_);
@@ -87,7 +93,10 @@ absl::Status CheckpointEvaluation::EvaluateOrReport(
     ClearMarksOfJob(std::filesystem::path(path).parent_path().string());
   }
   Mark(path, /*best=*/false);
-  const absl::Cleanup unmark = [&] { Unmark(path, /*best=*/false); };
+  // Its rows may be read once more where the job ends with it.
+  const absl::Cleanup unmark = [&] {
+    if (stop_reason().empty()) Unmark(path, /*best=*/false);
+  };
   evaluation_.reset();
   error_.clear();
   const size_t before = evaluator_.evaluations().size();
@@ -130,10 +139,43 @@ absl::Status CheckpointEvaluation::Evaluate(const CheckpointInfo& checkpoint) {
     bytes += StateFileSource::kReadBytes;
     return absl::OkStatus();
   };
+  // An error of the data's keys is the job's failure.
+  read_ = true;
+  SYNCLINE_RETURN_IF_ERROR(PrepareRows());
+  read_ = false;
   SYNCLINE_RETURN_IF_ERROR(ReadCheckpointValues(job_, checkpoint, go_on));
   read_ = true;
+  evaluated_ = checkpoint;
   return evaluator_.Run({.id = 0, .clock = checkpoint.clock()}, stop_,
                         checkpoint.path());
+}
+
+absl::Status CheckpointEvaluation::PrepareRows() {
+  if (job_.rows == nullptr || has_keys_) return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(evaluator_.CollectKeys(stop_));
+  has_keys_ = true;
+  LogInfo("the test data's rows of tables are read from checkpoints")
+      .Job(job_.assignment.job_id())
+      .Field("keys", job_.checkpoint_rows->keys());
+  return absl::OkStatus();
+}
+
+TableReader CheckpointEvaluation::ReaderOf(uint32_t table) {
+  const auto go_on = [this] {
+    return stop_.load() ? absl::CancelledError("stopped") : absl::OkStatus();
+  };
+  return {.scan =
+              [=, this](TableReader::Sink sink) {
+                return ScanCheckpointTable(job_, evaluated_, table, sink,
+                                           go_on);
+              },
+          .keys_max = kInitialRowsMax,
+          // None of these is in the checkpoint.
+          .read =
+              [this, table](absl::Span<const int64_t> keys, float* values) {
+                job_.checkpoint_rows->FillInitial(table, keys, values);
+                return absl::OkStatus();
+              }};
 }
 
 void CheckpointEvaluation::OnEvaluated(const Evaluation& evaluation,

@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_TRAINING_CHECKPOINT_EVALUATION_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "proto/scheduler.pb.h"
 #include "worker/data/epochs.h"
 #include "worker/evaluation/cut_evaluator.h"
+#include "worker/export/table_export.h"
 #include "worker/job/prepared_job.h"
 #include "worker/job/worker_metrics.h"
 
@@ -25,6 +27,9 @@ namespace syncline::worker {
 // reads each one that it is told from its files, while training goes on, and
 // hands its evaluation on. No rank waits for it, and it talks to none. One use,
 // one thread; Request and Stop from any.
+//
+// Of tables it reads the rows that the test data has keys of, whose memory it
+// takes; the keys are collected once, in a pass over that data.
 //
 // A checkpoint that cannot be read, because it is damaged, was deleted or
 // cannot be seen here, is told with its reason, and the next one is awaited.
@@ -47,6 +52,7 @@ class CheckpointEvaluation {
   // `job` is complete and outlives this.
   CheckpointEvaluation(const PreparedJob& job, const Epochs& epochs,
                        Options options);
+  ~CheckpointEvaluation();
 
   // Until the checkpoint of the last clock is evaluated, or it is told that no
   // other one comes. Blocks. Errors: the executor's; Cancelled: by Stop.
@@ -69,12 +75,18 @@ class CheckpointEvaluation {
   const std::vector<Evaluation>& evaluations() const {
     return evaluator_.evaluations();
   }
+  // Where the rows are read of a table of the checkpoint that was evaluated
+  // last, which stays marked where the job ends with it. REQUIRES: there is
+  // one. Outlived by this.
+  TableReader ReaderOf(uint32_t table);
 
  private:
   // The next one to evaluate; none: no other one comes. Errors: Cancelled.
   absl::StatusOr<std::optional<CheckpointInfo>> Await()
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status EvaluateOrReport(const CheckpointInfo& checkpoint);
+  // Has the job's checkpoint_rows know the keys of the test data, once.
+  absl::Status PrepareRows();
   void OnEvaluated(const Evaluation& evaluation,
                    const StoringProgress& storing);
   // The checkpoint is to be marked: it lies in the job's own folder.
@@ -87,10 +99,12 @@ class CheckpointEvaluation {
   const Options options_;
   std::atomic<bool> stop_{false};
   CutEvaluator evaluator_;
-  bool cleared_ = false;  // marks of an earlier evaluator
-  bool may_mark_ = true;  // it could, so far
-  bool read_ = false;     // the values of the one under way
-  std::string best_;      // that is marked; empty: none
+  bool has_keys_ = false;     // of the test data, in the job's rows
+  CheckpointInfo evaluated_;  // the last one
+  bool cleared_ = false;      // marks of an earlier evaluator
+  bool may_mark_ = true;      // it could, so far
+  bool read_ = false;         // the values of the one under way
+  std::string best_;          // that is marked; empty: none
   // The last answer: an evaluation, or why there is none.
   std::string answered_;
   std::optional<Evaluation> evaluation_;

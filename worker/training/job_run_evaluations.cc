@@ -84,18 +84,19 @@ absl::Status JobRun::EvaluateCheckpointsAndUpload(const Epochs& epochs) {
     checkpoint_evaluation_ = &evaluation;
     if (evaluation_wanted_.has_value()) evaluation.Request(*evaluation_wanted_);
   }
+  const absl::Cleanup forget = [this] {
+    MutexLock lock(&mu_);
+    checkpoint_evaluation_ = nullptr;
+  };
   metrics_->OnJobBegins(MetricsJob());
   const absl::Status status = evaluation.Run();
   metrics_->OnJobEnds();
-  {
-    MutexLock lock(&mu_);
-    checkpoint_evaluation_ = nullptr;
-  }
   SYNCLINE_RETURN_IF_ERROR(status);
   early_end_ = evaluation.stop_reason();
   if (!early_end_.empty()) {
     LogInfo("the job ends early").Job(job_id()).Field("why", early_end_);
-    SYNCLINE_RETURN_IF_ERROR(exported.PutModel(/*tables=*/{}));
+    SYNCLINE_RETURN_IF_ERROR(exported.PutModelAndTables(
+        [&](uint32_t table) { return evaluation.ReaderOf(table); }));
   }
   return exported.PutEvaluatorResults(evaluation.evaluations());
 }

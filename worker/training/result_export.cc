@@ -40,7 +40,10 @@ ResultExport::ResultExport(const PreparedJob& job, std::string dir,
 
 // The model and the figures before the files of rows, which may be large.
 absl::Status ResultExport::PutChiefResults(Trainer* trainer) {
-  SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(trainer));
+  const auto reader_of = [trainer](uint32_t table) {
+    return trainer->ReaderOf(table);
+  };
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(reader_of));
   SYNCLINE_RETURN_IF_ERROR(PutModel(tables));
   SYNCLINE_RETURN_IF_ERROR(PutText("history.csv", trainer->HistoryCsv()));
   const auto evaluations = job_.has_evaluator() ? absl::Span<const Evaluation>()
@@ -54,12 +57,15 @@ absl::Status ResultExport::PutChiefResults(Trainer* trainer) {
         PutMetrics(trainer->evaluations(), &totals, trainer->left_out()));
   }
   SYNCLINE_RETURN_IF_ERROR(PutBest());
-  for (size_t t = 0; t < tables.size(); ++t) {
-    if (tables[t].has_value()) continue;
-    SYNCLINE_RETURN_IF_ERROR(PutTable(trainer, t));
-  }
+  SYNCLINE_RETURN_IF_ERROR(PutTables(tables, reader_of));
   SYNCLINE_RETURN_IF_ERROR(results_.Finish());
   return tables.empty() ? absl::OkStatus() : trainer->EndTables();
+}
+
+absl::Status ResultExport::PutModelAndTables(const ReaderOfTable& reader_of) {
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseTables tables, ReadTables(reader_of));
+  SYNCLINE_RETURN_IF_ERROR(PutModel(tables));
+  return PutTables(tables, reader_of);
 }
 
 absl::Status ResultExport::PutModel(const DenseTables& tables) {
@@ -151,14 +157,15 @@ absl::Status ResultExport::PutText(const std::string& name,
   });
 }
 
-absl::StatusOr<DenseTables> ResultExport::ReadTables(Trainer* trainer) {
+absl::StatusOr<DenseTables> ResultExport::ReadTables(
+    const ReaderOfTable& reader_of) {
   DenseTables dense(job_.training.tables.size());
   uint64_t bytes_left = kDenseTableBytesMax;
   for (size_t t = 0; t < dense.size(); ++t) {
     const TrainingTable& table = job_.training.tables[t];
     absl::Time tell_at = MonotonicNow();
-    const TableReader reader = Counted(
-        trainer->ReaderOf(static_cast<uint32_t>(t)), [&](uint64_t rows) {
+    const TableReader reader =
+        Counted(reader_of(static_cast<uint32_t>(t)), [&](uint64_t rows) {
           if (MonotonicNow() < tell_at) return;
           tell_at = MonotonicNow() + kActivityPeriod;
           reporter_.SendActivity(absl::StrCat("reading table ", table.name,
@@ -173,13 +180,18 @@ absl::StatusOr<DenseTables> ResultExport::ReadTables(Trainer* trainer) {
   return dense;
 }
 
-absl::Status ResultExport::PutTable(Trainer* trainer, size_t index) {
-  const TrainingTable& table = job_.training.tables[index];
-  return results_.Put(
-      TableArtifact(table.name, index), [&](const std::string& path) {
-        return WriteTableRows(path, table.name, table.dim,
-                              trainer->ReaderOf(static_cast<uint32_t>(index)));
-      });
+absl::Status ResultExport::PutTables(const DenseTables& dense,
+                                     const ReaderOfTable& reader_of) {
+  for (size_t t = 0; t < dense.size(); ++t) {
+    if (dense[t].has_value()) continue;
+    const TrainingTable& table = job_.training.tables[t];
+    SYNCLINE_RETURN_IF_ERROR(results_.Put(
+        TableArtifact(table.name, t), [&](const std::string& path) {
+          return WriteTableRows(path, table.name, table.dim,
+                                reader_of(static_cast<uint32_t>(t)));
+        }));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace syncline::worker

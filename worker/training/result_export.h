@@ -1,8 +1,8 @@
 #ifndef SYNCLINE_WORKER_TRAINING_RESULT_EXPORT_H_
 #define SYNCLINE_WORKER_TRAINING_RESULT_EXPORT_H_
 
-#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -12,6 +12,7 @@
 #include "proto/job.pb.h"
 #include "worker/export/job_results.h"
 #include "worker/export/result_upload.h"
+#include "worker/export/table_export.h"
 #include "worker/job/prepared_job.h"
 #include "worker/training/job_reporter.h"
 #include "worker/training/trainer.h"
@@ -37,8 +38,10 @@ class ResultExport {
   // All results of the chief, after Trainer::Run. Returns when they are stored.
   // Errors: ResultUpload's, ParameterExchange's.
   absl::Status PutChiefResults(Trainer* trainer);
-  // trained.onnx and trained.safetensors, of the executor's parameters.
-  absl::Status PutModel(const DenseTables& tables);
+  // trained.onnx and trained.safetensors, of the executor's parameters, and the
+  // tables, as the readers have them.
+  using ReaderOfTable = std::function<TableReader(uint32_t table)>;
+  absl::Status PutModelAndTables(const ReaderOfTable& reader_of);
   // Likewise all results of the job's evaluator.
   // `left_out`: none: the ps of the job know.
   absl::Status PutEvaluatorResults(
@@ -52,10 +55,12 @@ class ResultExport {
                           std::optional<ParameterExchange::LeftOut> left_out);
   absl::Status PutBest();
   absl::Status PutText(const std::string& name, const std::string& content);
+  absl::Status PutModel(const DenseTables& tables);
   // The tables that the model file can hold.
-  absl::StatusOr<DenseTables> ReadTables(Trainer* trainer);
-  // Another table, as a file of its own.
-  absl::Status PutTable(Trainer* trainer, size_t index);
+  absl::StatusOr<DenseTables> ReadTables(const ReaderOfTable& reader_of);
+  // The others, as files of their own.
+  absl::Status PutTables(const DenseTables& dense,
+                         const ReaderOfTable& reader_of);
 
   const PreparedJob& job_;
   const std::string dir_;

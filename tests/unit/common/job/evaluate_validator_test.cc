@@ -57,11 +57,6 @@ TEST(EvaluateValidatorTest, CheckpointsNeedWhatTheyAreReadFrom) {
   EXPECT_THAT(ValidateJobSpec(job),
               Contains("evaluate.checkpoints: nothing is evaluated without "
                        "data.test"));
-  job = JobFromText(kImageJob, kSaved);
-  job.add_tables()->set_name("emb");
-  EXPECT_THAT(ValidateJobSpec(job),
-              Contains(HasSubstr("evaluate.checkpoints: is not built for jobs "
-                                 "with tables")));
 }
 
 TEST(EvaluateValidatorTest, AJobThatOnlyEvaluatesTrainsNothing) {
