@@ -64,15 +64,18 @@ absl::Status CheckMoves(const JobSpec& spec) {
 }
 
 // With 16 bits each side of a change has whole values and trains on rounded
-// ones; by SHARDED the whole ones are at their owners alone.
+// ones; by SHARDED the whole ones are at their owners alone, and an evaluation
+// at the clock of the change would find them nowhere.
 absl::Status CheckWireType(WireType type, absl::Span<const Strategy> sides) {
   if (type != WIRE_BFLOAT16 && type != WIRE_FLOAT16) return absl::OkStatus();
   for (const Strategy side : sides) {
     const StrategyRule* const rule = FindStrategyRule(side);
-    if (rule != nullptr && rule->any_wire_type) continue;
-    return Refuse("wire_type",
-                  absl::StrCat(WireType_Name(type), ": ", NameOf(Known(side)),
-                               " is for WIRE_FLOAT32 alone"));
+    if (rule != nullptr && rule->changes_with_16_bits) continue;
+    return Refuse(
+        "wire_type",
+        absl::StrCat(WireType_Name(type), ": ", NameOf(Known(side)),
+                     " begins and ends while a job runs with WIRE_FLOAT32 "
+                     "alone"));
   }
   return absl::OkStatus();
 }

@@ -30,12 +30,9 @@ constexpr StrategyRule kRules[] = {
      .has_ps = false,
      .modes = kSyncOnly,
      .has_tables = false,
-     .any_wire_type = false,
+     .changes_with_16_bits = false,
      .sharding_stages = 3},
-    {.strategy = HYBRID,
-     .modes = kSyncOnly,
-     .tables_apart = true,
-     .any_wire_type = false},
+    {.strategy = HYBRID, .modes = kSyncOnly, .tables_apart = true},
 };
 
 std::string NameOf(const StrategyRule& rule) {
@@ -83,6 +80,10 @@ void CheckFreesValues(const JobSpec& spec, Problems* problems) {
   }
   if (training.recompute_segments() > 1) {
     refuse("training.recompute_segments", training.recompute_segments(), "1");
+  }
+  if (spec.wire_type() == WIRE_BFLOAT16 || spec.wire_type() == WIRE_FLOAT16) {
+    refuse("wire_type", WireType_Name(spec.wire_type()),
+           WireType_Name(WIRE_FLOAT32));
   }
   if (spec.precision() == BFLOAT16 || spec.precision() == FLOAT16) {
     refuse("precision", Precision_Name(spec.precision()), "FLOAT32");
@@ -158,14 +159,6 @@ void CheckStrategy(const JobSpec& spec, Problems* problems) {
                   ": rows are on ps; use HYBRID or PARAMETER_SERVER");
   }
   CheckTablesApart(spec, rule->tables_apart, problems);
-  if (!rule->any_wire_type &&
-      (spec.wire_type() == WIRE_BFLOAT16 || spec.wire_type() == WIRE_FLOAT16)) {
-    problems->Add("wire_type", WireType_Name(spec.wire_type()),
-                  " is not built for ", NameOf(*rule), " yet; use ",
-                  WireType_Name(WIRE_FLOAT32),
-                  rule->has_tables ? ", or PARAMETER_SERVER"
-                                   : ", ALL_REDUCE or PARAMETER_SERVER");
-  }
 }
 
 void FillStrategy(JobSpec* spec) {

@@ -22,8 +22,9 @@ struct StrategyRule {
   // the workers reduce the dense parameters among themselves. Without tables
   // the job has no use for it.
   bool tables_apart = false;
-  // Any; else WIRE_FLOAT32.
-  bool any_wire_type = true;
+  // A job's strategy changes from and to it with 16 bits on the wire, too: each
+  // worker has whole values, or they are at ps.
+  bool changes_with_16_bits = true;
   // Of ShardingSpec; 0: the strategy has none.
   uint32_t sharding_stages = 0;
 };

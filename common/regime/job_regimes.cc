@@ -200,11 +200,11 @@ absl::Status CheckWithSpec(const std::string& field,
         mode_field,
         absl::StrCat(mode, ", but ", Strategy_Name(strategy), " is for SYNC"));
   }
-  const StrategyRule* const rule = FindStrategyRule(strategy);
-  if ((rule == nullptr || !rule->any_wire_type) &&
-      regime.wire_type != ElementType::kFloat32) {
+  if (regime.wire_type != ElementType::kFloat32 && strategy == SHARDED &&
+      (spec.strategy() != SHARDED || FreesValues(spec))) {
     return Refuse(absl::StrCat(field, ".wire_type"),
-                  absl::StrCat(Strategy_Name(strategy), " is for float32"));
+                  "SHARDED is for float32 where a job has not begun with it, "
+                  "and in stage 3");
   }
   if (!regime.has_ps() && regime.compression.any()) {
     return Refuse(absl::StrCat(field, ".compression"),

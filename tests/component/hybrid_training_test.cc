@@ -92,6 +92,20 @@ TEST_F(HybridTrainingTest, EndsWithTheBitsOfAJobByPs) {
   }
 }
 
+// Each part rounds as it does alone, and is read whole.
+TEST_F(HybridTrainingTest, SixteenBitsOnTheWire) {
+  const auto whole = Train(3, 1, MixedSpec());
+  for (const auto type : {WIRE_BFLOAT16, WIRE_FLOAT16}) {
+    SCOPED_TRACE(WireType_Name(type));
+    JobSpec spec = MixedSpec();
+    spec.set_wire_type(type);
+    const auto by_ps = Train(3, 1, spec);
+    ExpectTheSame(Train(3, 2, Hybrid(spec)), by_ps);
+    EXPECT_NE(by_ps.weights, whole.weights) << "nothing was rounded";
+    ExpectTheSame(TrainEvaluated(Hybrid(spec)), TrainEvaluated(spec));
+  }
+}
+
 // A worker alone reduces with nobody.
 TEST_F(HybridTrainingTest, OneWorkerTrainsToo) {
   ExpectTheSame(Train(1, 2, Hybrid(MixedSpec())), Train(1, 2, MixedSpec()));

@@ -221,7 +221,7 @@ TEST_F(PeerCheckpointTest, AConvolutionalNetWithBatchStatisticsGoesOnToo) {
 TEST_F(PeerCheckpointTest, SixteenBitsOnTheWireGoOnToo) {
   JobSpec spec = Digits("kind: ADAM");
   spec.set_wire_type(WIRE_BFLOAT16);
-  ExpectTheSame(spec, MlpModel(784, 32, 10), {PARAMETER_SERVER, ALL_REDUCE});
+  ExpectTheSame(spec, MlpModel(784, 32, 10));
 }
 
 // The scale of the loss, and which steps were skipped for it.

@@ -236,7 +236,7 @@ TEST_F(StrategyChangeTest, SixteenBitsOnTheWire) {
   }
 }
 
-TEST_F(StrategyChangeTest, SixteenBitsOnTheWireDoNotGoWithSharded) {
+TEST_F(StrategyChangeTest, SixteenBitsOnTheWireDoNotChangeToSharded) {
   JobSpec spec = Digits(5);
   spec.set_wire_type(WIRE_BFLOAT16);
   const Trained kept = Train(2, 2, spec, MlpModel(784, 32, 10), {});
@@ -251,8 +251,8 @@ TEST_F(StrategyChangeTest, SixteenBitsOnTheWireDoNotGoWithSharded) {
   }
   for (const int refused : {0, 2}) {
     EXPECT_THAT(changed.transitions[refused].error(),
-                HasSubstr("wire_type: WIRE_BFLOAT16: SHARDED is for "
-                          "WIRE_FLOAT32 alone"));
+                HasSubstr("wire_type: WIRE_BFLOAT16: SHARDED begins and ends "
+                          "while a job runs with WIRE_FLOAT32 alone"));
   }
 }
 

@@ -104,11 +104,11 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
         link->label(), ": blocks are placed on ", map.shard_count(),
         " ranks, the group has ", link->ranks()));
   }
-  if (options.wire_type != ElementType::kFloat32 && !options.replicates) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(link->label(),
-                     ": 16 bits on the wire are for ALL_REDUCE: by SHARDED "
-                     "the whole values are at their owners alone"));
+  if (options.wire_type != ElementType::kFloat32 && options.frees_values) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        link->label(),
+        ": 16 bits on the wire are not for SHARDED, stage 3: values are "
+        "gathered as their owners have them"));
   }
   if (options.frees_values) {
     SYNCLINE_CHECK(options.frees_gradients && !options.replicates);
@@ -168,8 +168,11 @@ PeerExchange::Memory PeerExchange::MemoryOf(
                       memory.value_bytes;
   // As they travel; narrowed ones are copies of this rank's own, too.
   const int64_t others = own * (int64_t{map.shard_count()} - 1);
-  const int64_t travelling =
-      wire_type == ElementType::kFloat32 ? others : (others + all - own) / 2;
+  int64_t travelling = others;
+  if (wire_type != ElementType::kFloat32) {
+    travelling = (others + (frees_gradients ? 0 : all - own)) / 2;
+    if (!replicates) travelling += all / 2;  // values
+  }
   memory.gradient_bytes =
       travelling + (reduces ? own : 0) + (replicates ? all - own : 0);
   // The own gradients, and those on their way.
@@ -232,7 +235,11 @@ void PeerExchange::MakeMessages() {
       sums += SumsElements(bucket) + AlignedElements(bucket.elements);
     }
   }
-  narrowed_ = AlignedFloats(narrowed);
+  if (!options_.frees_gradients) narrowed_ = AlignedFloats(narrowed);
+  if (narrows() && divides_values()) {
+    values_in_ = AlignedFloats(narrowed);
+    values_out_ = AlignedFloats(own);
+  }
   sums_ = AlignedFloats(sums);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const bool is_own = rank == link_->rank();
@@ -360,12 +367,16 @@ void PeerExchange::BeginStep(const Step& step) {
   std::fill(std::begin(norms_awaited_), std::end(norms_awaited_), false);
   gradients_left_nanos_ = 0;
   heard_at_ = absl::InfinitePast();
-  // A rank that does not want the next step's values reads a cut there.
-  reduction_.Begin(clock_, step.pull ? StepReduction::Shown::kAsSent
-                                     : StepReduction::Shown::kWhole);
+  RoundTensors();
+  // A rank that does not want the next step's values reads a cut there. Where
+  // values are divided it is brought them behind the step.
+  reduction_.Begin(clock_, step.pull || divides_values()
+                               ? StepReduction::Shown::kAsSent
+                               : StepReduction::Shown::kWhole);
   for (const uint32_t rank : OtherRanks()) ReceiveFacts(rank);
-  if (gathers_ == nullptr) return;
+  if (!divides_values()) return;
   whole_clock_ = -1;
+  if (gathers_ == nullptr) return;
   if (std::exchange(may_hold_values_, false) &&
       tensors_.release_values != nullptr) {
     tensors_.release_values();
@@ -457,7 +468,8 @@ void PeerExchange::TakeGradient(uint32_t tensor) {
   for (const uint32_t b : tensor_buckets_[tensor]) {
     const Bucket& bucket = buckets()[b];
     if (!Owns(b) && taken_[b].size() == 0) {
-      taken_[b] = TakeBuffer(bucket.elements);
+      taken_[b] =
+          TakeBuffer(AlignedFloatsOf(options_.wire_type, bucket.elements));
     }
     float* const to = Owns(b)
                           ? gradients_[link_->rank()].data() + own_offsets_[b]
@@ -465,8 +477,8 @@ void PeerExchange::TakeGradient(uint32_t tensor) {
     for (size_t i = 0; i < bucket.blocks.size(); ++i) {
       const Block& block = reduction_.map().blocks()[bucket.blocks[i]];
       if (block.tensor != tensor) continue;
-      std::copy_n(gradient.data() + block.offset,
-                  static_cast<size_t>(block.count), to + bucket.offsets[i]);
+      CopyToWire(options_.wire_type, gradient.data() + block.offset,
+                 static_cast<size_t>(block.count), to, bucket.offsets[i]);
     }
   }
 }
@@ -497,14 +509,14 @@ void PeerExchange::AwaitRoom() {
 }
 
 void PeerExchange::SendBuffer(uint32_t to, const PeerTag& tag,
-                              AlignedFloats buffer, size_t elements) {
-  const auto bytes = static_cast<int64_t>(elements * sizeof(float));
+                              AlignedFloats buffer, size_t size) {
+  const auto bytes = static_cast<int64_t>(size);
   ++sending_;
   ++sending_gradients_;
   buffered_bytes_ += bytes;
   AddCount(options_.telemetry.pushed_bytes, static_cast<uint64_t>(bytes));
-  const ConstPeerMemory piece =
-      BytesOfAll(absl::Span<const float>(buffer.data(), elements));
+  const ConstPeerMemory piece{reinterpret_cast<const uint8_t*>(buffer.data()),
+                              size};
   link_->transport().Send(to, tag, {piece}, absl::InfiniteFuture(),
                           [this, bytes, buffer = std::move(buffer)](
                               const absl::Status& status) mutable {
@@ -529,12 +541,13 @@ void PeerExchange::SendGradient(uint32_t bucket) {
     if (!Owns(bucket)) {
       return SendBuffer(buckets()[bucket].owner, TagOf(kGradient, bucket),
                         std::exchange(taken_[bucket], AlignedFloats()),
-                        buckets()[bucket].elements);
+                        GradientBytes(bucket));
     }
     return reduction_.OnGradient(
         link_->rank(), bucket,
-        std::make_shared<FloatPayload>(gradients_[link_->rank()].data() +
-                                       own_offsets_[bucket]));
+        std::make_shared<WirePayload>(
+            options_.wire_type,
+            gradients_[link_->rank()].data() + own_offsets_[bucket]));
   }
   if (Owns(bucket)) return reduction_.OnOwnGradient(bucket);
   if (narrows()) return SendNarrowed(bucket);
@@ -550,17 +563,48 @@ void PeerExchange::SendGradient(uint32_t bucket) {
 // While what backward has just written is in the cache.
 void PeerExchange::SendNarrowed(uint32_t bucket) {
   const Bucket& of = buckets()[bucket];
-  auto* const out =
-      reinterpret_cast<uint8_t*>(narrowed_.data() + narrowed_offsets_[bucket]);
+  float* const out = narrowed_.data() + narrowed_offsets_[bucket];
   for (size_t i = 0; i < of.blocks.size(); ++i) {
     const Block& block = reduction_.map().blocks()[of.blocks[i]];
-    Narrow(options_.wire_type,
-           tensors_.gradients[block.tensor].data() + block.offset,
-           out + of.offsets[i] * ElementBytes(options_.wire_type),
-           static_cast<size_t>(block.count));
+    CopyToWire(options_.wire_type,
+               tensors_.gradients[block.tensor].data() + block.offset,
+               static_cast<size_t>(block.count), out, of.offsets[i]);
   }
   Send(of.owner, TagOf(kGradient, bucket),
-       {ConstPeerMemory{out, GradientBytes(bucket)}});
+       {ConstPeerMemory{reinterpret_cast<const uint8_t*>(out),
+                        GradientBytes(bucket)}});
+}
+
+void PeerExchange::SendNarrowedValues(uint32_t bucket) {
+  float* const out = values_out_.data() + own_offsets_[bucket];
+  size_t first = 0;
+  for (const absl::Span<const float> piece : reduction_.PayloadOf(bucket)) {
+    CopyToWire(options_.wire_type, piece.data(), piece.size(), out, first);
+    first += piece.size();
+  }
+  SendToAll(TagOf(kResult, bucket),
+            {ConstPeerMemory{reinterpret_cast<const uint8_t*>(out),
+                             GradientBytes(bucket)}});
+}
+
+void PeerExchange::TakeNarrowedValues(uint32_t bucket) {
+  const Bucket& of = buckets()[bucket];
+  const WirePayload payload(options_.wire_type,
+                            values_in_.data() + narrowed_offsets_[bucket]);
+  for (size_t i = 0; i < of.blocks.size(); ++i) {
+    const Block& block = reduction_.map().blocks()[of.blocks[i]];
+    payload.CopyTo(of.offsets[i], static_cast<size_t>(block.count),
+                   tensors_.values[block.tensor].data() + block.offset);
+  }
+}
+
+void PeerExchange::RoundTensors() {
+  if (!std::exchange(rounds_, false)) return;
+  whole_clock_ = -1;
+  has_read_whole_ = false;
+  for (const absl::Span<float> values : tensors_.values) {
+    CopyAsSent(options_.wire_type, values.data(), values.data(), values.size());
+  }
 }
 
 void PeerExchange::EndBackward(absl::Span<RowBatch* const>) {
@@ -578,9 +622,13 @@ absl::Status PeerExchange::Wait() {
   absl::Status status = AwaitAll([this] {
     return reduction_.done() && (gathers_ == nullptr || gathers_->all_here());
   });
-  if (status.ok() && gathers_ != nullptr) status = BringValues();
   // A step that was skipped has written no value.
-  if (status.ok() && step_.pull) {
+  if (status.ok() && divides_values()) {
+    // A step that has changed nothing leaves whole values that were read.
+    rounds_ = narrows() && step_.pull && !step_.finished &&
+              (WantsValues() || has_read_whole_);
+    status = BringValues();
+  } else if (status.ok() && step_.pull) {
     reduction_.Show(StepReduction::Shown::kAsSent);
   }
   if (status.ok() && reduction_.drops_blocks()) {
@@ -597,6 +645,7 @@ absl::Status PeerExchange::Wait() {
     status =
         step_.finished ? EndTogether(clock_ + 1) : ServeEvaluator(clock_ + 1);
   }
+  if (status.ok()) RoundTensors();
   SumUpLeftOut();
   const absl::Time end = MonotonicNow();
   const absl::Time left =
@@ -666,8 +715,12 @@ void PeerExchange::Take(const News& news) {
       return;
     case kResult: {
       AddCount(options_.telemetry.pulled_bytes,
-               buckets()[b].elements * sizeof(float));
-      if (!reduction_.replicates()) return reduction_.OnValues(b);
+               reduction_.replicates() ? buckets()[b].elements * sizeof(float)
+                                       : GradientBytes(b));
+      if (!reduction_.replicates()) {
+        if (narrows()) TakeNarrowedValues(b);
+        return reduction_.OnValues(b);
+      }
       const absl::Status taken = TakeSum(b);
       if (!taken.ok()) Fail(taken);
       return;
@@ -706,7 +759,11 @@ void PeerExchange::ReceiveResults() {
     if (Owns(b) || !sent_[b] || awaited_[b]) continue;
     awaited_[b] = true;
     if (!reduction_.replicates()) {
-      ReceiveValues(b, kResult, clock_);
+      if (narrows()) {
+        ReceiveNarrowedValues(b);
+      } else {
+        ReceiveValues(b, kResult, clock_);
+      }
       continue;
     }
     Receive(buckets()[b].owner, TagOf(kResult, b),
@@ -715,6 +772,14 @@ void PeerExchange::ReceiveResults() {
                 SumsElements(buckets()[b]) + buckets()[b].elements)),
             {.kind = kResult, .bucket = b});
   }
+}
+
+void PeerExchange::ReceiveNarrowedValues(uint32_t bucket) {
+  PeerMemory memory =
+      WritableBytesOfAll(values_in_.span().subspan(narrowed_offsets_[bucket]));
+  memory.size = GradientBytes(bucket);
+  Receive(buckets()[bucket].owner, TagOf(kResult, bucket), memory,
+          {.kind = kResult, .bucket = bucket});
 }
 
 void PeerExchange::ReceiveValues(uint32_t bucket, PeerMessage kind,
@@ -739,6 +804,9 @@ void PeerExchange::SendOut(const StepReduction::Outgoing& out) {
     norms = reduction_.OwnNorms(out.stage);
     return SendToAll(TagOf(NormsKind(out.stage), 0),
                      {BytesOfAll(absl::MakeConstSpan(norms))});
+  }
+  if (out.kind == Kind::kValues && narrows()) {
+    return SendNarrowedValues(out.bucket);
   }
   std::vector<ConstPeerMemory> pieces;
   if (out.kind == Kind::kSum) {

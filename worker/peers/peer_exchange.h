@@ -45,11 +45,13 @@ namespace syncline::worker {
 // OnGradientReady, EndBackward and Wait, as messages come; between these calls
 // the transport moves bytes. So a rank needs no thread besides the transport's.
 //
-// 16 bits on the wire, of ALL_REDUCE: gradients travel rounded, sums whole, so
-// a step sends three quarters of the bytes. The tensors have the values as they
-// are trained with, rounded; what is read at a cut, sent to the evaluator or
-// written to a checkpoint is the state's, whole. As after a ps's cut, a rank
-// that has read one makes its next step with whole values.
+// 16 bits on the wire: gradients travel rounded. The tensors have the values as
+// they are trained with, rounded; what is read at a cut, sent to the evaluator
+// or written to a checkpoint is the state's, whole. As after a ps's cut, a rank
+// that has read one makes its next step with whole values. By ALL_REDUCE sums
+// travel whole, so a step sends three quarters of the bytes. By SHARDED values
+// travel rounded, too, so it sends half of them; where the chief reads a cut,
+// every rank sends it what it owns, whole, as in stage 3.
 //
 // A cut is where this rank is: in SYNC all ranks have made the same steps, and
 // each has all values. So nobody is held, and ranks that wait for one that
@@ -74,7 +76,8 @@ namespace syncline::worker {
 // StepReduction (of all blocks, or P / n of them), the gradients of the other
 // ranks for the own blocks, (n - 1) P / n, and, with replicated state, the sums
 // of all blocks, P. With 16 bits on the wire the gradients of the other ranks
-// take half, and those that leave as much as that saves.
+// take half, and those that leave as much as that saves; by SHARDED values on
+// their way take P / 2, too.
 class PeerExchange : public ParameterExchange {
  public:
   struct Options {
@@ -85,8 +88,8 @@ class PeerExchange : public ParameterExchange {
     // Steps gather values for each use (DenseTensors.gather_units): SHARDED,
     // stage 3. REQUIRES: frees_gradients.
     bool frees_values = false;
-    // Of gradients, and of the values that are trained with. 16 bits are for
-    // ALL_REDUCE: only there has each rank the values that it rounds.
+    // Of gradients, and of the values that are trained with. 16 bits are not
+    // for frees_values: units are gathered as their owners have them.
     ElementType wire_type = ElementType::kFloat32;
     DenseUpdater::Options update = {};
     bool needs_total_clocks = false;
@@ -224,7 +227,11 @@ class PeerExchange : public ParameterExchange {
   const std::vector<Bucket>& buckets() const { return reduction_.buckets(); }
   std::vector<uint32_t> OtherRanks() const;
   bool narrows() const { return options_.wire_type != ElementType::kFloat32; }
-  // Of a bucket's gradient, as it travels.
+  // Whole values of a block are at its owner alone.
+  bool divides_values() const {
+    return options_.frees_values || (narrows() && !options_.replicates);
+  }
+  // Of a bucket's gradient, and of its values between owners, as they travel.
   size_t GradientBytes(uint32_t bucket) const {
     return buckets()[bucket].elements * ElementBytes(options_.wire_type);
   }
@@ -240,7 +247,7 @@ class PeerExchange : public ParameterExchange {
             absl::Span<const ConstPeerMemory> pieces);
   // The same, of memory that is kept for the next bucket then.
   void SendBuffer(uint32_t to, const PeerTag& tag, AlignedFloats buffer,
-                  size_t elements);
+                  size_t size);
   void SendToAll(const PeerTag& tag, absl::Span<const ConstPeerMemory> pieces);
   void Receive(uint32_t from, const PeerTag& tag, PeerMemory memory, News news);
   void Tell(News news) ABSL_LOCKS_EXCLUDED(mu_);
@@ -252,6 +259,12 @@ class PeerExchange : public ParameterExchange {
   void ReceiveGradients(uint32_t rank, int64_t clock);
   void SendGradient(uint32_t bucket);
   void SendNarrowed(uint32_t bucket);
+  void SendNarrowedValues(uint32_t bucket);
+  void ReceiveNarrowedValues(uint32_t bucket);
+  // Such values that have come, to the tensors.
+  void TakeNarrowedValues(uint32_t bucket);
+  // Rounds all values in the tensors to the wire type, if rounds_.
+  void RoundTensors();
   // With frees_gradients: the tensor's gradient into the messages of its
   // buckets.
   void TakeGradient(uint32_t tensor);
@@ -268,9 +281,8 @@ class PeerExchange : public ParameterExchange {
   void Take(const News& news);
   absl::Status TakeSum(uint32_t bucket);
   void WarnOfFound();
-  // With frees_values:
-  void MakeGathers();
-  // The chief reads the values behind the open step.
+  void MakeGathers();  // with frees_values
+  // With divides_values: the chief reads the values behind the open step.
   bool WantsValues() const;
   // Behind the step: brings what the chief wants. Errors: PeerLink::Await's.
   absl::Status BringValues();
@@ -286,6 +298,8 @@ class PeerExchange : public ParameterExchange {
   void OpenCheckpoints();
   // The cut of the checkpoint behind the open step; 0: none.
   uint64_t CheckpointCut() const;
+  // The next step is made with values as they are sent.
+  void ShowRounded();
   // The values of blocks that the tensors have whole.
   void RestoreValues();
   // The arrays from `first_array` on, and updates, from the owners of blocks.
@@ -330,6 +344,10 @@ class PeerExchange : public ParameterExchange {
   // With 16 bits on the wire: the own gradients of the other ranks' buckets.
   AlignedFloats narrowed_;
   std::vector<size_t> narrowed_offsets_;  // by bucket
+  // By SHARDED: the values of the other ranks' buckets, which lie as those
+  // gradients do, and of the own ones, as in gradients_.
+  AlignedFloats values_in_;
+  AlignedFloats values_out_;
   // Replicated: BlockSums and sums of the other buckets.
   AlignedFloats sums_;
   std::vector<size_t> sum_offsets_;  // by bucket
@@ -387,9 +405,13 @@ class PeerExchange : public ParameterExchange {
   // These, and those on their way.
   std::atomic<int> parts_to_tell_{0};
   std::unique_ptr<PeerCheckpoints> checkpoints_;  // null: the job makes none
-  // With frees_values. The clock whose values the tensors have, at the chief;
-  // -1: they have none.
+  // With divides_values. The clock whose whole values the tensors have, at the
+  // chief; -1: they have none.
   int64_t whole_clock_ = -1;
+  // The next step is made with rounded values, and those in the tensors may be
+  // whole. They stay so until nobody reads them any more.
+  bool rounds_ = false;
+  bool has_read_whole_ = false;           // and has not rounded them since
   bool may_hold_values_ = true;           // the tensors' memory is resident
   std::vector<uint32_t> owned_missing_;   // buckets on their way to the chief
   std::unique_ptr<UnitGathers> gathers_;  // null: steps read the tensors

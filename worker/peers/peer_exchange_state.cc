@@ -94,7 +94,7 @@ void PeerExchange::MakeGathers() {
 }
 
 bool PeerExchange::WantsValues() const {
-  if (!options_.frees_values || link_->rank() != 0) return false;
+  if (!divides_values() || link_->rank() != 0) return false;
   // After the last step they are exported.
   if (step_.finished || evaluator_clock_ == clock_ + 1) return true;
   return std::any_of(cuts_.begin(), cuts_.end(), [this](const auto& cut) {
@@ -146,7 +146,7 @@ absl::Status PeerExchange::Pull(int64_t clock) {
   SYNCLINE_RETURN_IF_ERROR(link_->status());
   clock_ = clock;
   if (link_->rank() == 0) {  // it has made them
-    reduction_.Show(StepReduction::Shown::kAsSent);
+    ShowRounded();
     return absl::OkStatus();
   }
   const bool loads = options_.start != nullptr;
@@ -188,8 +188,16 @@ absl::Status PeerExchange::Pull(int64_t clock) {
   } else {
     reduction_.Init(total_clocks_);
   }
-  reduction_.Show(StepReduction::Shown::kAsSent);
+  ShowRounded();
   return absl::OkStatus();
+}
+
+void PeerExchange::ShowRounded() {
+  if (narrows() && divides_values()) {
+    rounds_ = true;  // a cut here may still be read
+  } else {
+    reduction_.Show(StepReduction::Shown::kAsSent);
+  }
 }
 
 absl::Status PeerExchange::PullRows(int64_t, uint64_t,
@@ -228,12 +236,15 @@ absl::StatusOr<std::vector<int64_t>> PeerExchange::BeginCut(const Cut& cut) {
 
 absl::Status PeerExchange::PullCut(uint64_t cut_id, int64_t clock) {
   SYNCLINE_RETURN_IF_ERROR(CheckCut(cut_id, clock));
-  if (options_.frees_values && whole_clock_ != clock) {
+  if (divides_values() && whole_clock_ != clock) {
     return absl::FailedPreconditionError(
         absl::StrCat(label_, ": the values of clock ", clock,
                      " are at their owners alone: cut ", cut_id,
                      " was not announced before the step in front of it"));
   }
+  rounds_ = false;
+  has_read_whole_ = true;
+  if (divides_values()) return absl::OkStatus();
   reduction_.Show(StepReduction::Shown::kWhole);
   return absl::OkStatus();
 }
@@ -286,8 +297,9 @@ absl::Status PeerExchange::ServeEvaluator(int64_t clock) {
   for (uint32_t b = 0; b < buckets().size(); ++b) {
     // Rounded ones in the tensors are not what is evaluated.
     Send(to, TagAt(clock, kCutValues, b),
-         narrows() ? Merged(reduction_.ValuesOf(b))
-                   : ValuesOf(reduction_.map(), buckets()[b], tensors_));
+         narrows() && options_.replicates
+             ? Merged(reduction_.ValuesOf(b))
+             : ValuesOf(reduction_.map(), buckets()[b], tensors_));
   }
   Receive(to, TagAt(clock, kCutRead, 0),
           WritableBytesOfAll(absl::MakeSpan(&evaluator_read_, 1)),

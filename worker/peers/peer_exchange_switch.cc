@@ -91,7 +91,7 @@ void PeerExchange::BeginWith(const ShardStateHeader& header, int64_t clock) {
   reduction_.SetTotalClocks(total_clocks_);
   reduction_.RestoreSkipped(header.skipped_clocks(), header.skipped_through());
   found_before_ = header.non_finite();
-  reduction_.Show(StepReduction::Shown::kAsSent);
+  ShowRounded();
   SumUpLeftOut();
 }
 
@@ -100,14 +100,15 @@ absl::Status PeerExchange::RestoreFrom(const PeerExchange& before,
   const BlockMap& map = reduction_.map();
   const auto arrays = static_cast<uint32_t>(reduction_.updater().arrays());
   const bool has_all = before.reduction_.replicates();
+  const uint32_t first_array = has_all || before.divides_values() ? 0 : 1;
   // Whoever updates a block, all ranks have its values: what is whole in the
   // tensors need not come from its owner.
-  if (!has_all) RestoreValues();
+  if (first_array > 0) RestoreValues();
   for (uint32_t block = 0; block < map.blocks().size(); ++block) {
     const bool is_own = map.blocks()[block].shard == link_->rank();
     if (!is_own && !(has_all && reduction_.replicates())) continue;
     const uint32_t local = before.reduction_.local(block);
-    for (uint32_t array = has_all ? 0 : 1; array < arrays; ++array) {
+    for (uint32_t array = first_array; array < arrays; ++array) {
       reduction_.Restore(block, array, /*first=*/0,
                          FloatBytes(before.reduction_.updater().array(
                              local, static_cast<int>(array))));
@@ -116,7 +117,7 @@ absl::Status PeerExchange::RestoreFrom(const PeerExchange& before,
                               before.reduction_.updater().updates(local));
   }
   if (has_all || !reduction_.replicates()) return absl::OkStatus();
-  return GatherState(clock, /*first_array=*/1);
+  return GatherState(clock, first_array);
 }
 
 absl::Status PeerExchange::GatherState(int64_t clock, uint32_t first_array) {

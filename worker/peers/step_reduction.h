@@ -45,10 +45,10 @@ struct StepFacts {
 // Policies for values that are not finite, norms and their order are those of a
 // ps's clock (server/consistency/sync_clock.h).
 //
-// 16 bits on the wire, with replicated state: gradients are summed as they are
-// once they have been rounded, this rank's own too, and values go to the
-// tensors rounded, which steps compute with. The state is never rounded, and
-// sums travel whole. So the bits are those of a ps with the same wire type.
+// 16 bits on the wire: gradients are summed as they are once they have been
+// rounded, this rank's own too, and values go to the tensors rounded, which
+// steps compute with. The state is never rounded, and sums travel whole. So the
+// bits are those of a ps with the same wire type.
 //
 // Pure: no clock, thread or socket. Thread-compatible. The values of a tensor
 // are written only after the gradients of all ranks for the block have come,
@@ -64,7 +64,7 @@ class StepReduction {
     // and none go to the tensors. REQUIRES: not `replicates`.
     bool keeps_values = false;
     // Of gradients, and of the values that are trained with. REQUIRES:
-    // kFloat32, or `replicates`.
+    // kFloat32, or not `keeps_values`.
     ElementType wire_type = ElementType::kFloat32;
     DenseUpdater::Options update = {};
     // The schedule of the learning rate lacks its end.
@@ -124,8 +124,8 @@ class StepReduction {
     kWhole,   // as they are
     kAsSent,  // rounded to the wire type
   };
-  // Writes all values to the tensors, unless they are there already. Between
-  // steps.
+  // Writes the values that this rank updates to the tensors, unless they are
+  // there already. Between steps.
   void Show(Shown shown);
   // One block alone. REQUIRES: this rank updates the block.
   void ShowBlock(uint32_t block, Shown shown);
@@ -175,7 +175,8 @@ class StepReduction {
   }
   std::vector<double> OwnNorms(ReductionStage stage) const;
   std::vector<BlockSum> SumsOf(uint32_t bucket) const;
-  // The payload of kSum or kValues. It stays as it is until the next step.
+  // The payload of kSum or kValues, whole. It stays as it is until the next
+  // step.
   std::vector<absl::Span<const float>> PayloadOf(uint32_t bucket) const;
   // The whole values of a bucket, in its payload's order. REQUIRES: replicated.
   std::vector<absl::Span<const float>> ValuesOf(uint32_t bucket) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 #include "absl/types/span.h"
@@ -29,6 +30,18 @@ inline void CopyAsSent(ElementType type, const float* values, float* out,
     values += n;
     out += n;
     count -= n;
+  }
+}
+
+// Writes `count` values as elements of `type` into a payload at `to`, from its
+// element `first` on.
+inline void CopyToWire(ElementType type, const float* values, size_t count,
+                       void* to, size_t first) {
+  auto* const out = static_cast<uint8_t*>(to) + first * ElementBytes(type);
+  if (type == ElementType::kFloat32) {
+    std::memcpy(out, values, count * sizeof(float));
+  } else {
+    Narrow(type, values, out, count);
   }
 }
 

@@ -34,6 +34,9 @@ TEST(StrategyRulesTest, TakesEachStrategy) {
         "resources { ps: 2 }",
         "strategy: SHARDED sharding { stage: 1 } non_finite: SKIP_STEP",
         "strategy: SHARDED sharding { stage: 2 }",
+        "strategy: SHARDED wire_type: WIRE_BFLOAT16",
+        "strategy: SHARDED sharding { stage: 2 } wire_type: WIRE_FLOAT16",
+        "strategy: HYBRID tables { name: \"t\" } wire_type: WIRE_BFLOAT16",
         "strategy: SHARDED sharding { stage: 3 } checkpoint { every_clocks: 5 "
         "directory: \"/c\" } restart {}",
         "strategy: ALL_REDUCE resources { ps: 2 }",
@@ -59,9 +62,6 @@ TEST(StrategyRulesTest, RefusesWhatDoesNotGoWithIt) {
       {"strategy: HYBRID tables { name: \"t\" } consistency { mode: ASYNC }",
        "consistency.mode: ASYNC does not go with HYBRID, which takes SYNC for "
        "the dense parameters; rows have table_consistency"},
-      {"strategy: HYBRID tables { name: \"t\" } wire_type: WIRE_BFLOAT16",
-       "wire_type: WIRE_BFLOAT16 is not built for HYBRID yet; use "
-       "WIRE_FLOAT32, or PARAMETER_SERVER"},
       {"strategy: SHARDED sharding { stage: 2 } resources { ps: 1 }",
        "resources.ps: 1 reserved for a change to PARAMETER_SERVER, which this "
        "job cannot make: sharding.stage: 2: gradients leave the memory of "
@@ -79,12 +79,10 @@ TEST(StrategyRulesTest, RefusesWhatDoesNotGoWithIt) {
        "staleness_bound: 2 }",
        "consistency.mode: BOUNDED_STALENESS does not go with SHARDED, which "
        "takes SYNC; use PARAMETER_SERVER"},
-      {"strategy: SHARDED wire_type: WIRE_BFLOAT16",
-       "wire_type: WIRE_BFLOAT16 is not built for SHARDED yet; use "
-       "WIRE_FLOAT32, ALL_REDUCE or PARAMETER_SERVER"},
-      {"strategy: SHARDED sharding { stage: 2 } wire_type: WIRE_FLOAT16",
-       "wire_type: WIRE_FLOAT16 is not built for SHARDED yet; use "
-       "WIRE_FLOAT32, ALL_REDUCE or PARAMETER_SERVER"},
+      {"strategy: SHARDED sharding { stage: 3 } wire_type: WIRE_FLOAT16",
+       "wire_type: WIRE_FLOAT16 is not built for SHARDED, stage 3, which "
+       "gathers values for each use; use WIRE_FLOAT32, or sharding { stage: 2 "
+       "}"},
       {"strategy: ALL_REDUCE sharding { stage: 1 }",
        "sharding: has no meaning for ALL_REDUCE, only for SHARDED"},
       {"sharding {}",

@@ -66,6 +66,7 @@ struct Job {
   BucketSizes buckets;
   std::vector<std::vector<RankStep>> steps;  // by clock, by rank
   uint64_t seed = 0;
+  bool frees_gradients = false;
   // Values are at their owners alone, and are gathered so in a step.
   std::vector<std::vector<int>> units = {};
 
@@ -149,15 +150,20 @@ Tensors Sent(ElementType type, Tensors tensors) {
   return tensors;
 }
 
-// Of ALL_REDUCE, with 16 bits on the wire; ranks read cuts.
-Job NarrowJob(uint64_t seed) {
+// With 16 bits on the wire; ranks read cuts: those of ALL_REDUCE all, of
+// SHARDED the chief.
+Job NarrowJob(uint64_t seed, bool replicates) {
   Job job = RandomJob(seed);
   Random random(seed + 2);
   job.wire_type =
       random.Below(2) == 0 ? ElementType::kBfloat16 : ElementType::kFloat16;
   for (std::vector<RankStep>& step : job.steps) {
     for (RankStep& rank : step) rank.reads_cut = random.Below(4) == 0;
+    for (size_t rank = 1; rank < step.size() && !replicates; ++rank) {
+      step[rank].reads_cut = false;
+    }
   }
+  job.frees_gradients = !replicates && random.Below(2) == 0;
   return job;
 }
 
@@ -306,13 +312,16 @@ class Rank {
                                               : std::nullopt);
     }
     options.replicates = replicates;
-    if (!job.units.empty()) {
-      options.frees_gradients = options.frees_values = true;
-      tensors.gather_units = job.units;
+    options.frees_gradients = job.frees_gradients || !job.units.empty();
+    if (options.frees_gradients) {
       tensors.gradients.clear();
       tensors.gradient_of = [this](uint32_t t) {
         return absl::MakeConstSpan(gradients_[t]);
       };
+    }
+    if (!job.units.empty()) {
+      options.frees_values = true;
+      tensors.gather_units = job.units;
       tensors.release_values = [this] { Poison(&values_); };
     }
     options.wire_type = job.wire_type;
@@ -468,7 +477,10 @@ void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
       wrong[rank] = start.ToString();
       return;
     }
-    const Tensors first = Sent(job.wire_type, RandomTensors(job, job.seed));
+    // By SHARDED they are rounded as the first step begins.
+    const Tensors first =
+        Sent(replicates ? job.wire_type : ElementType::kFloat32,
+             RandomTensors(job, job.seed));
     const bool gathers = !job.units.empty();
     if ((!gathers || rank == 0) && !SameBits(of.values(), first)) {
       wrong[rank] = "other initial values";
@@ -483,8 +495,9 @@ void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
         return;
       }
       const Tensors& whole = expected.values[clock];
-      const bool is_whole = job.steps[clock][rank].reads_cut;
       const bool is_last = clock + 1 == job.steps.size();
+      const bool is_whole = job.steps[clock][rank].reads_cut ||
+                            (!replicates && rank == 0 && is_last);
       const bool has_values = !gathers || (rank == 0 && (is_whole || is_last));
       if (has_values &&
           !SameBits(of.values(),
@@ -527,7 +540,8 @@ TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerInAnyOrderOfDelivery) {
 
 TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerWith16BitsOnTheWire) {
   for (int seed = 0; seed < SeedCount(600); ++seed) {
-    ExpectTheBitsOfOneOwner(NarrowJob(seed), /*replicates=*/true);
+    const bool replicates = seed % 2 == 0;
+    ExpectTheBitsOfOneOwner(NarrowJob(seed, replicates), replicates);
     if (HasFailure()) return;
   }
 }
@@ -892,7 +906,7 @@ TEST(PeerExchangeTest, RefusesARankWithAnotherWireType) {
   }
 }
 
-TEST(PeerExchangeTest, Refuses16BitsWhereRanksLackWholeValues) {
+TEST(PeerExchangeTest, Refuses16BitsWhereValuesAreGathered) {
   const Job job = SmallJob(2, 1);
   InProcessPeers peers({.ranks = 2});
   auto link = std::make_shared<PeerLink>(
@@ -901,11 +915,12 @@ TEST(PeerExchangeTest, Refuses16BitsWhereRanksLackWholeValues) {
       std::make_unique<BorrowedPeer>(peers.at(0)));
   PeerExchange::Options options;
   options.wire_type = ElementType::kBfloat16;
+  options.frees_gradients = options.frees_values = true;
   const auto exchange = PeerExchange::Create(
       options, *OwnedBlocks(job.tensors(), job.ranks), {}, link);
   EXPECT_TRUE(absl::IsInvalidArgument(exchange.status()));
   EXPECT_THAT(std::string(exchange.status().message()),
-              HasSubstr("16 bits on the wire are for ALL_REDUCE"));
+              HasSubstr("16 bits on the wire are not for SHARDED, stage 3"));
 }
 
 // The state that ps have: whole values, and so on for each array.
@@ -995,9 +1010,9 @@ class ByteCount final : public Counter {
   std::atomic<uint64_t> bytes_{0};
 };
 
-// Of a step, without its messages that are no values: gradients take half, sums
-// as much as before.
-TEST(PeerExchangeTest, SixteenBitsHalveTheBytesOfGradients) {
+// Of a step, without its messages that are no values: gradients take half, and
+// values; sums as much as before.
+void ExpectFewerBytes(bool replicates) {
   constexpr size_t kElements = 3010;  // half of them, or so, at each rank
   uint64_t pulled[2] = {0, 0};
   uint64_t pushed[2] = {0, 0};
@@ -1012,9 +1027,9 @@ TEST(PeerExchangeTest, SixteenBitsHalveTheBytesOfGradients) {
     telemetry.pulled_bytes = &pulled_bytes;
     std::vector<std::unique_ptr<Rank>> ranks;
     for (uint32_t rank = 0; rank < 2; ++rank) {
-      ranks.push_back(
-          std::make_unique<Rank>(job, &peers, rank, /*replicates=*/true,
-                                 absl::Seconds(60), std::nullopt, telemetry));
+      ranks.push_back(std::make_unique<Rank>(job, &peers, rank, replicates,
+                                             absl::Seconds(60), std::nullopt,
+                                             telemetry));
     }
     std::vector<absl::Status> ends(2);
     OnThreads(2, [&](uint32_t rank) { ends[rank] = ranks[rank]->Start(); });
@@ -1028,8 +1043,15 @@ TEST(PeerExchangeTest, SixteenBitsHalveTheBytesOfGradients) {
     pulled[narrow] = pulled_bytes.bytes() - start_pulled;
   }
   EXPECT_EQ(pulled[0], kElements * (sizeof(float) + sizeof(float)));
-  EXPECT_EQ(pulled[1], kElements * (sizeof(uint16_t) + sizeof(float)));
-  EXPECT_EQ(pushed[0] - pushed[1], kElements * sizeof(uint16_t));
+  const size_t result = replicates ? sizeof(float) : sizeof(uint16_t);
+  EXPECT_EQ(pulled[1], kElements * (sizeof(uint16_t) + result));
+  EXPECT_EQ(pushed[0] - pushed[1],
+            kElements * (sizeof(uint16_t) + sizeof(float) - result));
+}
+
+TEST(PeerExchangeTest, SixteenBitsHalveTheBytesOfGradientsAndValues) {
+  ExpectFewerBytes(/*replicates=*/true);
+  ExpectFewerBytes(/*replicates=*/false);
 }
 
 // As much as float32 counts for one rank's copies.
