@@ -240,13 +240,6 @@ void CheckMeasured(const std::string& path, const Feed& feed,
                 QuoteText(field));
 }
 
-// Samples may differ in how many values of the field they have.
-bool IsList(const DataSource& source, absl::string_view field) {
-  if (source.has_libsvm()) return field == "indices" || field == "values";
-  return source.has_csv() && !source.csv().list_delimiter().empty() &&
-         !absl::StrContains(field, ':') && MeasuredField(field).empty();
-}
-
 // How the values of a feed lie; their number is the model's business.
 void CheckLayout(const std::string& path, const Feed& feed,
                  const DataSpec& data, Problems* problems) {
@@ -256,8 +249,8 @@ void CheckLayout(const std::string& path, const Feed& feed,
   if (!MeasuredField(feed.field()).empty()) {
     problems->Add(first, "is for values; ", QuoteText(feed.field()),
                   " is one number");
-  } else if (IsList(data.train(), feed.field()) ||
-             IsList(data.test(), feed.field())) {
+  } else if (IsListField(data.train(), feed.field()) ||
+             IsListField(data.test(), feed.field())) {
     problems->Add(first,
                   "is for fields of which all samples have as many "
                   "values; ",
@@ -411,7 +404,7 @@ void CheckBuckets(const DataSpec& data, Problems* problems) {
                                 const DataSource& source) {
     if (source.format_case() == DataSource::FORMAT_NOT_SET) return;
     if (absl::c_any_of(data.feeds(), [&](const Feed& feed) {
-          return IsList(source, feed.field());
+          return IsListField(source, feed.field());
         })) {
       return;
     }
@@ -436,6 +429,12 @@ void CheckData(const JobSpec& spec, Problems* problems) {
   if (data.sharing() == DataSpec::LEASED) {
     NotBuilt("data.sharing", data.sharing(), "STATIC", problems);
   }
+}
+
+bool IsListField(const DataSource& source, absl::string_view field) {
+  if (source.has_libsvm()) return field == "indices" || field == "values";
+  return source.has_csv() && !source.csv().list_delimiter().empty() &&
+         !absl::StrContains(field, ':') && MeasuredField(field).empty();
 }
 
 }  // namespace syncline

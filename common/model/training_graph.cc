@@ -61,6 +61,10 @@ class Resolver {
     for (std::string& line : DescribeFileGaps(model_, result_, reached_)) {
       result_.warnings.push_back(std::move(line));
     }
+    for (std::string& line :
+         DescribePaddingRows(spec_, graph_, result_.feeds, result_.tables)) {
+      result_.warnings.push_back(std::move(line));
+    }
     if (spec_.optimizer().kind() == OptimizerSpec::ADAMW &&
         spec_.optimizer().weight_decay() == 0) {
       result_.warnings.emplace_back(

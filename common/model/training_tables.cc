@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/data_spec_validator.h"
 #include "common/job/job_spec_fields.h"
 #include "common/model/graph/describe.h"
 #include "common/model/graph/graph.h"
@@ -158,6 +159,36 @@ std::vector<TrainingTable> ResolveTables(const JobSpec& spec,
                          .Resolve());
   }
   return tables;
+}
+
+std::vector<std::string> DescribePaddingRows(
+    const JobSpec& spec, const Graph& graph, absl::Span<const ValueId> feeds,
+    absl::Span<const TrainingTable> tables) {
+  std::vector<std::string> lines;
+  for (const TrainingTable& table : tables) {
+    for (const TrainingTable::Lookup& lookup : table.lookups) {
+      const Feed& feed = spec.data().feeds(lookup.feed);
+      const int64_t padding = feed.padding();
+      const Dims& dims =
+          graph.values[feeds[static_cast<size_t>(lookup.feed)]].dims;
+      const bool is_one_id = absl::c_all_of(
+          absl::MakeSpan(dims).subspan(std::min<size_t>(1, dims.size())),
+          [](int64_t dim) { return dim == 1; });
+      if (padding >= 0 || padding < -table.rows || is_one_id ||
+          !IsListField(spec.data().train(), feed.field())) {
+        continue;
+      }
+      lines.push_back(absl::StrCat(
+          "data.feeds[", lookup.feed, "].padding: ", padding,
+          " stands for no row of table ", Quote(table.name),
+          " in this job; Gather, in the exported model, takes it for row ",
+          table.rows + padding, " of ", table.rows,
+          ", so whoever pads batches for that model with it gets other "
+          "scores. A number from 0 on that is no id, as 0 with ids from 1, is "
+          "exported as a row of zeros"));
+    }
+  }
+  return lines;
 }
 
 uint64_t TableRowBytes(OptimizerSpec::Kind optimizer, uint32_t dim) {

@@ -39,6 +39,13 @@ std::vector<TrainingTable> ResolveTables(const JobSpec& spec,
                                          absl::Span<const ValueId> feeds,
                                          std::vector<std::string>* problems);
 
+// Warnings, a line each: of tables with a known number of rows the paddings of
+// ids that count from the table's end in the exported model. `tables` are those
+// of ResolveTables.
+std::vector<std::string> DescribePaddingRows(
+    const JobSpec& spec, const Graph& graph, absl::Span<const ValueId> feeds,
+    absl::Span<const TrainingTable> tables);
+
 // Bytes of a row with its key and optimizer state, bookkeeping aside. An
 // optimizer that is not for tables, which validation refuses, counts as SGD.
 uint64_t TableRowBytes(OptimizerSpec::Kind optimizer, uint32_t dim);

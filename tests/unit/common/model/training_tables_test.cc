@@ -73,6 +73,41 @@ TEST(TrainingTablesTest, ATableIsFound) {
   EXPECT_EQ(tables[0].lookups[0].feed, 0);
 }
 
+// The exported model has no key that stands for none.
+TEST(TrainingTablesTest, APaddingThatCountsFromTheEndIsWarnedOf) {
+  Graph graph = MakeGraph();
+  graph.values[kIds].dims = {kBatchDim, 5};
+  graph.values[kRows].dims = graph.values[kOut].dims = {kBatchDim, 5, 16};
+  JobSpec spec = OneTable();
+  spec.mutable_data()->mutable_train()->mutable_csv()->set_list_delimiter("|");
+  Feed* const feed = spec.mutable_data()->add_feeds();
+  feed->set_field("3");
+  const auto lines = [&] {
+    std::vector<std::string> problems;
+    const auto tables = ResolveTables(spec, graph, {kIds}, &problems);
+    EXPECT_THAT(problems, IsEmpty());
+    return DescribePaddingRows(spec, graph, {kIds}, tables);
+  };
+  EXPECT_THAT(lines(), IsEmpty()) << "0 is exported as zeros";
+  feed->set_padding(-1);
+  EXPECT_THAT(lines(),
+              ElementsAre(::testing::StartsWith(
+                  "data.feeds[0].padding: -1 stands for no row of table "
+                  "\"emb\" in this job; Gather, in the exported model, takes "
+                  "it for row 999 of 1000, so")));
+  feed->set_padding(-1001);  // Gather refuses it
+  EXPECT_THAT(lines(), IsEmpty());
+  feed->set_padding(-1);
+  feed->set_field("3:8");  // no list
+  EXPECT_THAT(lines(), IsEmpty());
+  feed->set_field("3");
+  graph.values[kIds].dims = {kBatchDim, 1};
+  EXPECT_THAT(lines(), IsEmpty());
+  graph.values[kIds].dims = {kBatchDim, 5};
+  graph.values[kEmb].dims[0] = 0;  // any number of rows
+  EXPECT_THAT(lines(), IsEmpty());
+}
+
 TEST(TrainingTablesTest, IdsMayHaveAnotherShape) {
   Graph graph = MakeGraph();
   const auto add = [&](const char* op, ValueId from) {
