@@ -148,10 +148,11 @@ void CheckExport(const JobSpec& spec, Problems* problems) {
   if (!spec.data().has_test()) {
     problems->Add(kPath, "nothing is evaluated without data.test");
   }
-  if (spec.tables_size() > 0) {
+  if (spec.tables_size() > 0 && !EvaluatesCheckpoints(spec)) {
     problems->Add(kPath,
-                  "jobs with tables store their last parameters only; "
-                  "leave it out");
+                  "jobs with tables store their last parameters only; leave it "
+                  "out, or use evaluate { checkpoints: true }, which keeps the "
+                  "best checkpoint");
   }
   const JobSpec full = WithDefaults(spec);
   if (by != LOSS && spec.data().has_test() &&

@@ -108,7 +108,9 @@ class CheckpointEvaluationTest : public testing::Test {
     job.mutable_training()->set_threads(1);
     job.mutable_resources()->set_workers(2);
     job.mutable_resources()->set_ps(2);
-    if (evaluates) SaveAndEvaluate(&job);
+    if (!evaluates) return job;
+    SaveAndEvaluate(&job);
+    job.mutable_export_()->set_best_of(AUC);
     return job;
   }
 
@@ -227,6 +229,9 @@ TEST_F(CheckpointEvaluationTest, RowsOfTablesAreThoseOfTheJobItself) {
   EXPECT_EQ(last.loss(), whole.evaluations().rbegin()->loss()) << "bit for bit";
   EXPECT_EQ(last.auc(), whole.evaluations().rbegin()->auc());
   EXPECT_NE(job.evaluations(0).loss(), last.loss());
+  ExpectTheBestIsMarked(job);
+  EXPECT_FALSE(std::filesystem::exists(Fetch(job, "best.onnx")))
+      << "it would lack the rows";
 
   // On its own, each: a checkpoint in the middle of a chain too.
   for (const Evaluation& evaluation : job.evaluations()) {

@@ -63,7 +63,10 @@ CheckpointEvaluation::Options JobRun::CheckpointEvaluationOptions(
   return {.metrics = metrics_,
           .on_evaluation =
               [=, this](const Evaluation& e, const StoringProgress& storing) {
-                if (e.best()) exported->WriteBest(e, storing);
+                // With tables the best checkpoint is kept, which has them all.
+                if (e.best() && job_->rows == nullptr) {
+                  exported->WriteBest(e, storing);
+                }
                 reporter_.SendEvaluation(e);
               },
           .on_activity =

@@ -18,6 +18,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr char kSaved[] =
     "checkpoint { every_clocks: 5 directory: '/ckpt' } "
@@ -40,6 +41,18 @@ TEST(EvaluateValidatorTest, WhatIsRightIsTaken) {
                                        "stop { metric: LOSS patience: 1 }"),
       IsEmpty())
       << "no cut has to hold workers";
+}
+
+// What is best of a job with tables is a checkpoint.
+TEST(EvaluateValidatorTest, TablesHaveABestCheckpointAndNoBestFile) {
+  JobSpec job = JobFromText(kImageJob, std::string(kSaved) +
+                                           "export { best_of: LOSS } tables { "
+                                           "name: 't' }");
+  EXPECT_THAT(ValidateJobSpec(job), Not(Contains(HasSubstr("export.best_of"))));
+  job.clear_evaluate();
+  EXPECT_THAT(ValidateJobSpec(job),
+              Contains(HasSubstr("export.best_of: jobs with tables store their "
+                                 "last parameters only")));
 }
 
 TEST(EvaluateValidatorTest, CheckpointsNeedWhatTheyAreReadFrom) {
