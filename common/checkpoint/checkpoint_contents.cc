@@ -32,11 +32,12 @@ class FileReader {
  public:
   // `expiries`: by the manifest's table.
   FileReader(const CheckpointManifest* manifest, const RoutingTable* routing,
-             absl::Span<const RowExpiry> expiries, uint32_t shard,
-             ShardStateSource* source)
+             absl::Span<const RowExpiry> expiries, const KeyFilter& wants,
+             uint32_t shard, ShardStateSource* source)
       : manifest_(manifest),
         routing_(routing),
         expiries_(expiries),
+        wants_(wants),
         shard_(shard),
         source_(source),
         came_(routing->blocks().blocks().size()) {}
@@ -222,27 +223,34 @@ class FileReader {
     rows_ += count;
     gone_ += gone;
     if (rows == nullptr) return absl::OkStatus();
+    const uint32_t table = tables_[table_].index;
     const char* const keys_gone =
         record.bulk.data() + count * (layout.bytes() + 1);
     for (size_t i = 0; i < gone; ++i) {
       int64_t key = 0;
       std::memcpy(&key, keys_gone + i * sizeof(key), sizeof(key));
-      chain_.TakeGone(key);
+      if (Wants(table, key)) chain_.TakeGone(key);
     }
     keys_.clear();
     values_.clear();
     for (size_t i = 0; i < count; ++i) {
       const char* const row = record.bulk.data() + i * layout.bytes();
-      if (!chain_.TakeRow(RowLayout::Key(row)) || HasExpired(row)) continue;
-      keys_.push_back(RowLayout::Key(row));
+      const int64_t key = RowLayout::Key(row);
+      if (!Wants(table, key) || !chain_.TakeRow(key) || HasExpired(row)) {
+        continue;
+      }
+      keys_.push_back(key);
       values_.resize(keys_.size() * layout.dim());
       std::memcpy(values_.data() + (keys_.size() - 1) * layout.dim(),
                   RowLayout::Values(row), layout.dim() * sizeof(float));
     }
     if (keys_.empty()) return absl::OkStatus();
-    return rows(tables_[table_].index, keys_, values_);
+    return rows(table, keys_, values_);
   }
 
+  bool Wants(uint32_t table, int64_t key) const {
+    return wants_ == nullptr || wants_(table, key);
+  }
   // For a ps the row is not there, removed or not.
   bool HasExpired(const char* row) const {
     const RowExpiry& expiry = expiries_[tables_[table_].index];
@@ -266,6 +274,7 @@ class FileReader {
   const CheckpointManifest* const manifest_;
   const RoutingTable* const routing_;
   const absl::Span<const RowExpiry> expiries_;
+  const KeyFilter& wants_;
   const uint32_t shard_;
   ShardStateSource* const source_;
   std::optional<ShardStateReader> reader_;  // of one file after the other
@@ -354,15 +363,23 @@ absl::StatusOr<TensorValues> RoomForValues(const std::string& path,
 absl::Status VisitCheckpoint(const std::string& path,
                              const CheckpointManifest& manifest,
                              const ValueVisitor& values, const RowVisitor& rows,
-                             const GoOnCheck& go_on) {
+                             const KeyFilter& wants, const GoOnCheck& go_on) {
   SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
                             RoutingOf(path, manifest));
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<RowExpiry> expiries,
                             ExpiriesOf(path, manifest));
   std::vector<std::unique_ptr<StateFileSource>> files;
   for (const CheckpointManifest::Shard& shard : manifest.shards()) {
+    const auto number = static_cast<uint32_t>(files.size());
     files.emplace_back();
-    if (shard.file().empty()) continue;
+    if (shard.file().empty()) {
+      const bool has_rows =
+          !routing.tables().empty() && number < routing.ps_shard_count();
+      if (!has_rows && routing.blocks().shard_blocks(number).empty()) continue;
+      return absl::DataLossError(
+          absl::StrCat(path, ": the manifest has no file of shard ", number,
+                       ", which has ", has_rows ? "rows" : "blocks"));
+    }
     SYNCLINE_ASSIGN_OR_RETURN(
         files.back(),
         StateFileSource::Open(absl::StrCat(path, "/", shard.file()),
@@ -370,9 +387,9 @@ absl::Status VisitCheckpoint(const std::string& path,
   }
   for (uint32_t shard = 0; shard < files.size(); ++shard) {
     if (files[shard] == nullptr) continue;
-    SYNCLINE_RETURN_IF_ERROR(
-        FileReader(&manifest, &routing, expiries, shard, files[shard].get())
-            .Read(values, rows));
+    SYNCLINE_RETURN_IF_ERROR(FileReader(&manifest, &routing, expiries, wants,
+                                        shard, files[shard].get())
+                                 .Read(values, rows));
   }
   return absl::OkStatus();
 }
@@ -381,7 +398,7 @@ absl::Status ReadCheckpoint(const std::string& path,
                             const CheckpointManifest& manifest,
                             TensorValues* values, const RowVisitor& rows) {
   if (values == nullptr) {
-    return VisitCheckpoint(path, manifest, nullptr, rows, nullptr);
+    return VisitCheckpoint(path, manifest, nullptr, rows, nullptr, nullptr);
   }
   SYNCLINE_ASSIGN_OR_RETURN(*values, RoomForValues(path, manifest));
   return VisitCheckpoint(
@@ -390,7 +407,7 @@ absl::Status ReadCheckpoint(const std::string& path,
         std::copy(read.begin(), read.end(),
                   (*values)[parameter].begin() + first);
       },
-      rows, nullptr);
+      rows, nullptr, nullptr);
 }
 
 }  // namespace syncline

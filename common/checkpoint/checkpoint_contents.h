@@ -24,6 +24,8 @@ using RowVisitor =
 // Borrowed likewise.
 using ValueVisitor = std::function<void(uint32_t parameter, int64_t first,
                                         absl::Span<const float> values)>;
+// True if the row of a key is wanted. Null: all are.
+using KeyFilter = std::function<bool(uint32_t table, int64_t key)>;
 // Values by tensor, as CheckpointManifest.parameters has them.
 using TensorValues = std::vector<std::vector<float>>;
 
@@ -32,15 +34,16 @@ using TensorValues = std::vector<std::vector<float>>;
 // visitor may be null. A row that has expired by clocks or score, and was not
 // removed yet, is not in it, as for a ps; what is too old by time goes when it
 // is removed. Older files that they need are read as well, each byte.
-// `manifest` is that of ReadManifest. Needs the memory of a record, and of
-// changed keys if rows are handed on. Blocks on the disk; `go_on` is asked
+// `manifest` is that of ReadManifest. Rows that `wants` does not want are left
+// out. Needs the memory of a record, and of the wanted keys of changes in a
+// shard if rows are handed on. Blocks on the disk; `go_on` is asked
 // every few MiB, its error ends the reading; may be null. Errors, with the
 // file's path: NotFound: a file is missing; DataLoss: damaged, or not what the
 // manifest says; Unavailable: the disk; those of `rows` and `go_on`.
 absl::Status VisitCheckpoint(const std::string& path,
                              const CheckpointManifest& manifest,
                              const ValueVisitor& values, const RowVisitor& rows,
-                             const GoOnCheck& go_on);
+                             const KeyFilter& wants, const GoOnCheck& go_on);
 
 // The same, with the values kept in *values, which needs their memory. Null:
 // they are not.

@@ -101,6 +101,11 @@ absl::StatusOr<JobSpec> SpecToEvaluate(const JobSpec& from,
   spec.clear_wire_type();
   spec.mutable_training()->clear_sync_batch_statistics();
   spec.mutable_training()->clear_global_batch();
+  // Of rows that are read from ps.
+  for (TableSpec& table : *spec.mutable_tables()) {
+    table.clear_cache_rows();
+    table.clear_cache_clocks();
+  }
   const ResourcesSpec::Device device = from.resources().device();
   spec.clear_resources();
   spec.mutable_resources()->set_workers(1);

@@ -6,6 +6,7 @@
 // Method: the real executables, with and without ps; figures and files are
 // compared bit for bit.
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -29,14 +30,14 @@ constexpr int64_t kClocks = 90;  // no multiple of what saves
 constexpr uint64_t kFileBytesMax = 64 << 20;
 constexpr int kTableSamples = 1600;
 
-// `open` has as many rows as there are keys, `fixed` 64.
+// `open` has as many rows as there are keys, `fixed` 4096.
 constexpr char kTablesModel[] = R"(
 <
   ir_version: 8,
   opset_import: ["" : 13]
 >
 tables (
-  int64[N, 2] a, int64[N, 1] b, float[rows, 8] open, float[64, 4] fixed,
+  int64[N, 2] a, int64[N, 1] b, float[rows, 8] open, float[4096, 4] fixed,
   float[8, 1] w, float[4, 1] v
 ) => (float[N, 1] logit)
 <int64[1] one = {1}>
@@ -50,18 +51,18 @@ tables (
   logit = Add (la, lb)
 })";
 
-// Keys come for a while and then no more; one of three in the test data is of
-// no sample that is trained on.
+// Keys of `open` come for a while and then no more, those of `fixed` once, so
+// that few rows change from one checkpoint to the next; one of three in the
+// test data is of no sample that is trained on.
 void WriteTableSamples(const std::string& folder) {
   std::ofstream train(folder + "/train.csv");
   for (int i = 0; i < kTableSamples; ++i) {
-    train << i % 2 << "," << i / 20 << "," << -(i % 37) << "," << i % 50
-          << "\n";
+    train << i % 2 << "," << i / 20 << "," << -(i % 37) << "," << i << "\n";
   }
   std::ofstream test(folder + "/test.csv");
   for (int i = 0; i < 192; ++i) {
     test << i % 2 << "," << i / 2 << ","
-         << (i % 3 == 0 ? 100'000 + i : -(i % 9)) << "," << i % 64 << "\n";
+         << (i % 3 == 0 ? 100'000 + i : -(i % 9)) << "," << 9 * i << "\n";
   }
 }
 
@@ -149,6 +150,15 @@ class CheckpointEvaluationTest : public testing::Test {
     EXPECT_OK(cluster_.Synctl({"download", job.job_id(), "--to", folder}));
     return absl::StrCat(folder, "/", name);
   }
+  // Rows are in files of checkpoints before it.
+  static bool HasOlderFiles(const std::string& checkpoint) {
+    for (const auto& file : std::filesystem::directory_iterator(checkpoint)) {
+      // "shard-00000-of-00002.CUT.state"
+      const std::string name = file.path().filename().string();
+      if (std::count(name.begin(), name.end(), '.') == 2) return true;
+    }
+    return false;
+  }
   static void ExpectTheBestIsMarked(const JobStatus& job) {
     std::string best;
     for (const Evaluation& evaluation : job.evaluations()) {
@@ -218,35 +228,47 @@ TEST_F(CheckpointEvaluationTest, RowsOfTablesAreThoseOfTheJobItself) {
   const auto write = [&](const JobSpec& job) {
     return WriteJob(cluster_.dir(), job, kTablesModel);
   };
-  ASSERT_OK_AND_ASSIGN(const JobStatus whole,
-                       cluster_.Train(write(TablesJob("whole", false))));
-  JobSpec spec = TablesJob("scored", true);
-  spec.mutable_checkpoint()->set_full_tables_every(3);
-  ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_.Train(write(spec)));
-  ASSERT_GE(job.evaluations_size(), 2);
-  const Evaluation& last = *job.evaluations().rbegin();
-  EXPECT_EQ(last.clock(), kClocks);
-  EXPECT_EQ(last.loss(), whole.evaluations().rbegin()->loss()) << "bit for bit";
-  EXPECT_EQ(last.auc(), whole.evaluations().rbegin()->auc());
-  EXPECT_NE(job.evaluations(0).loss(), last.loss());
-  ExpectTheBestIsMarked(job);
-  EXPECT_FALSE(std::filesystem::exists(Fetch(job, "best.onnx")))
-      << "it would lack the rows";
-
-  // On its own, each: a checkpoint in the middle of a chain too.
-  for (const Evaluation& evaluation : job.evaluations()) {
-    SCOPED_TRACE(evaluation.checkpoint());
-    ASSERT_OK_AND_ASSIGN(const JobStatus alone,
-                         Evaluate(evaluation.checkpoint()));
-    EXPECT_EQ(alone.state(), SUCCEEDED) << alone.ShortDebugString();
-    ASSERT_EQ(alone.evaluations_size(), 1);
-    EXPECT_EQ(alone.evaluations(0).loss(), evaluation.loss()) << "bit for bit";
-    EXPECT_EQ(alone.evaluations(0).auc(), evaluation.auc());
+  for (const Strategy strategy : {PARAMETER_SERVER, HYBRID}) {
+    SCOPED_TRACE(Strategy_Name(strategy));
+    JobSpec spec = TablesJob("whole", false);
+    spec.set_strategy(strategy);
+    ASSERT_OK_AND_ASSIGN(const JobStatus whole, cluster_.Train(write(spec)));
+    spec = TablesJob("scored", true);
+    spec.set_strategy(strategy);
+    spec.mutable_checkpoint()->set_full_tables_every(3);
+    ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_.Train(write(spec)));
+    ASSERT_GE(job.evaluations_size(), 2);
+    const Evaluation& last = *job.evaluations().rbegin();
+    EXPECT_EQ(last.clock(), kClocks);
+    EXPECT_EQ(last.loss(), whole.evaluations().rbegin()->loss())
+        << "bit for bit";
+    EXPECT_EQ(last.auc(), whole.evaluations().rbegin()->auc());
+    EXPECT_NE(job.evaluations(0).loss(), last.loss());
+    EXPECT_TRUE(HasOlderFiles(last.checkpoint())) << "no chain was read";
+    ExpectTheBestIsMarked(job);
+    EXPECT_FALSE(std::filesystem::exists(Fetch(job, "best.onnx")))
+        << "it would lack the rows";
+    // On its own, each: a checkpoint in the middle of a chain too.
+    for (const Evaluation& evaluation : job.evaluations()) {
+      SCOPED_TRACE(evaluation.checkpoint());
+      ASSERT_OK_AND_ASSIGN(const JobStatus alone,
+                           Evaluate(evaluation.checkpoint()));
+      EXPECT_EQ(alone.state(), SUCCEEDED) << alone.ShortDebugString();
+      ASSERT_EQ(alone.evaluations_size(), 1);
+      EXPECT_EQ(alone.evaluations(0).loss(), evaluation.loss())
+          << "bit for bit";
+      EXPECT_EQ(alone.evaluations(0).auc(), evaluation.auc());
+    }
   }
+}
 
-  // One that ends early has the rows of the checkpoint that it ends with: they
-  // are those of a job that ends at its clock.
-  spec = TablesJob("early", true);
+// The rows are those of the checkpoint that it ends with, and so those of a job
+// that ends at its clock.
+TEST_F(CheckpointEvaluationTest, AJobWithTablesEndsEarlyByItsCheckpoints) {
+  const auto write = [&](const JobSpec& job) {
+    return WriteJob(cluster_.dir(), job, kTablesModel);
+  };
+  JobSpec spec = TablesJob("early", true);
   spec.mutable_training()->set_max_clocks(1'000'000);
   spec.mutable_training()->set_epochs(100'000);
   spec.mutable_stop()->set_metric(LOSS);

@@ -16,6 +16,9 @@ namespace {
 // places: two new ones, an entry and its control byte each, beside the old one.
 constexpr uint64_t kGrowthBytesOfPlace =
     2 * (sizeof(std::pair<int64_t, uint32_t>) + sizeof(char));
+// A map that is small takes no memory worth counting, but for this.
+constexpr uint64_t kPlacesMin = 1024;
+constexpr size_t kKeysMax = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
@@ -44,21 +47,21 @@ absl::Status CheckpointRows::AddKeys(absl::Span<RowBatch* const> batches) {
   for (size_t t = 0; t < tables_.size(); ++t) {
     Kept& kept = tables_[t];
     const absl::Span<const int64_t> keys = batches[t]->keys();
-    const size_t most = kept.row_of.size() + keys.size();
-    if (most > std::numeric_limits<uint32_t>::max()) {
+    if (keys.size() > kKeysMax - kept.row_of.size()) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "table \"", kept.table.name,
           "\": data.test reads more "
           "than 4,294,967,295 keys of it; evaluate fewer samples"));
     }
-    const size_t places = kept.row_of.capacity();
-    if (most > places / 8 * 7) {  // it may grow
-      SYNCLINE_RETURN_IF_ERROR(
-          CheckRoom(kept, "keys",
-                    std::max<uint64_t>(places, most) * kGrowthBytesOfPlace));
-    }
     for (const int64_t key : keys) {
-      kept.row_of.try_emplace(key, static_cast<uint32_t>(kept.row_of.size()));
+      if (kept.row_of.contains(key)) continue;
+      const size_t places = kept.row_of.capacity();
+      if (kept.row_of.size() >= places / 8 * 7) {  // it may grow
+        SYNCLINE_RETURN_IF_ERROR(CheckRoom(
+            kept, "keys",
+            std::max<uint64_t>(places, kPlacesMin) * kGrowthBytesOfPlace));
+      }
+      kept.row_of.emplace(key, static_cast<uint32_t>(kept.row_of.size()));
     }
   }
   return absl::OkStatus();

@@ -39,6 +39,10 @@ class CheckpointRows {
   absl::Status AddKeys(absl::Span<RowBatch* const> batches);
   // Gives each key its initial values. Errors: as above, for rows.
   absl::Status Begin();
+  // True if the key was added.
+  bool Has(uint32_t table, int64_t key) const {
+    return tables_[table].row_of.contains(key);
+  }
   // Keeps the rows of those of `keys` that were added: values [n, dim].
   void Put(uint32_t table, absl::Span<const int64_t> keys,
            absl::Span<const float> values);

@@ -37,14 +37,17 @@ CutEvaluator::CutEvaluator(const PreparedJob& job, const Epochs& epochs,
       best_(job.spec().export_().best_of()),
       stop_(StopRule::Of(job.spec())) {}
 
-absl::Status CutEvaluator::CollectKeys(const std::atomic<bool>& stopped) {
+absl::Status CutEvaluator::CollectKeys(int64_t clock,
+                                       const std::atomic<bool>& stopped) {
   said_at_ = MonotonicNow();
-  const absl::Cleanup over = [&] { Say(""); };
+  const std::string what = absl::StrCat("evaluating clock ", clock,
+                                        ": collecting the keys of its data");
+  Say(what);
   const absl::Span<RowBatch* const> rows = job_.rows->evaluated();
   return evaluator_.ForEachBatch(
       [&](int64_t done, int64_t total) {
         if (stopped.load()) return absl::CancelledError("stopped");
-        SayProgress("collecting the keys of the test data", done, total);
+        SayProgress(what, done, total);
         return absl::OkStatus();
       },
       [&](const Batch& batch) {

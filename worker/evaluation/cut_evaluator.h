@@ -51,9 +51,9 @@ class CutEvaluator {
                CheckpointRows* from_checkpoint = nullptr);
 
   // Adds the keys of all test data to the checkpoints' rows. Before the first
-  // Run of a job with tables without `parameters`; blocks. Errors:
-  // CheckpointRows', Cancelled.
-  absl::Status CollectKeys(const std::atomic<bool>& stopped);
+  // Run, of clock `clock`, of a job with tables without `parameters`; blocks.
+  // Errors: CheckpointRows', Cancelled.
+  absl::Status CollectKeys(int64_t clock, const std::atomic<bool>& stopped);
 
   // REQUIRES: the executor has the parameters as of `cut`, which
   // is held if the job has tables. Blocks; `stopped` is looked at before each

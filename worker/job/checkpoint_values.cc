@@ -45,9 +45,10 @@ absl::StatusOr<std::shared_ptr<const StartFiles>> OpenFiles(
 // The files of a job with tables, values and rows in one pass.
 absl::Status Visit(const PreparedJob& job, const CheckpointInfo& checkpoint,
                    const StartFiles& files, const ValueVisitor& values,
-                   const RowVisitor& rows, const GoOnCheck& go_on) {
-  const absl::Status read =
-      VisitCheckpoint(checkpoint.path(), files.manifest(), values, rows, go_on);
+                   const RowVisitor& rows, const KeyFilter& wants,
+                   const GoOnCheck& go_on) {
+  const absl::Status read = VisitCheckpoint(checkpoint.path(), files.manifest(),
+                                            values, rows, wants, go_on);
   if (read.ok() || absl::IsCancelled(read)) return read;
   return WithStartTrouble(
       Annotate(read, absl::StrCat("job ", job.assignment.job_id(), ", ",
@@ -96,6 +97,9 @@ absl::Status ReadCheckpointValues(const PreparedJob& job,
         job.checkpoint_rows->Put(table, keys, values);
         return absl::OkStatus();
       },
+      [&](uint32_t table, int64_t key) {
+        return job.checkpoint_rows->Has(table, key);
+      },
       go_on);
 }
 
@@ -108,11 +112,9 @@ absl::Status ScanCheckpointTable(
   SYNCLINE_ASSIGN_OR_RETURN(const auto files, OpenFiles(job, checkpoint));
   return Visit(
       job, checkpoint, *files, /*values=*/nullptr,
-      [&](uint32_t of, absl::Span<const int64_t> keys,
-          absl::Span<const float> values) {
-        return of == table ? sink(keys, values) : absl::OkStatus();
-      },
-      go_on);
+      [&](uint32_t, absl::Span<const int64_t> keys,
+          absl::Span<const float> values) { return sink(keys, values); },
+      [&](uint32_t of, int64_t) { return of == table; }, go_on);
 }
 
 }  // namespace syncline::worker

@@ -93,6 +93,12 @@ absl::Status CheckpointEvaluation::EvaluateOrReport(
     ClearMarksOfJob(std::filesystem::path(path).parent_path().string());
   }
   Mark(path, /*best=*/false);
+  if (!may_mark_ && job_.rows != nullptr && job_.spec().has_stop()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "stop: of a job with tables, the checkpoint that it ends with is read "
+        "again for its result, so it must stay; the evaluator cannot write in ",
+        path, ", where it would mark it"));
+  }
   // Its rows may be read once more where the job ends with it.
   const absl::Cleanup unmark = [&] {
     if (stop_reason().empty()) Unmark(path, /*best=*/false);
@@ -126,10 +132,21 @@ absl::Status CheckpointEvaluation::Evaluate(const CheckpointInfo& checkpoint) {
                                         ": reading its checkpoint");
   options_.on_activity(what);
   const absl::Cleanup over = [this] { options_.on_activity(""); };
-  // The scheduler ends the job of a member that says nothing new for long.
-  uint64_t bytes = 0;
-  absl::Time say_at = MonotonicNow() + kSayPeriod;
-  const auto go_on = [&] {  // before each read
+  // An error of the data's keys is the job's failure.
+  read_ = true;
+  SYNCLINE_RETURN_IF_ERROR(PrepareRows(checkpoint.clock()));
+  read_ = false;
+  SYNCLINE_RETURN_IF_ERROR(
+      ReadCheckpointValues(job_, checkpoint, Reading(what)));
+  read_ = true;
+  evaluated_ = checkpoint;
+  return evaluator_.Run({.id = 0, .clock = checkpoint.clock()}, stop_,
+                        checkpoint.path());
+}
+
+GoOnCheck CheckpointEvaluation::Reading(std::string what) {
+  return [this, what = std::move(what), bytes = uint64_t{0},
+          say_at = MonotonicNow() + kSayPeriod]() mutable {
     if (stop_.load()) return absl::CancelledError("stopped");
     if (const absl::Time now = MonotonicNow(); now >= say_at) {
       say_at = now + kSayPeriod;
@@ -139,20 +156,12 @@ absl::Status CheckpointEvaluation::Evaluate(const CheckpointInfo& checkpoint) {
     bytes += StateFileSource::kReadBytes;
     return absl::OkStatus();
   };
-  // An error of the data's keys is the job's failure.
-  read_ = true;
-  SYNCLINE_RETURN_IF_ERROR(PrepareRows());
-  read_ = false;
-  SYNCLINE_RETURN_IF_ERROR(ReadCheckpointValues(job_, checkpoint, go_on));
-  read_ = true;
-  evaluated_ = checkpoint;
-  return evaluator_.Run({.id = 0, .clock = checkpoint.clock()}, stop_,
-                        checkpoint.path());
 }
 
-absl::Status CheckpointEvaluation::PrepareRows() {
+absl::Status CheckpointEvaluation::PrepareRows(int64_t clock) {
   if (job_.rows == nullptr || has_keys_) return absl::OkStatus();
-  SYNCLINE_RETURN_IF_ERROR(evaluator_.CollectKeys(stop_));
+  SYNCLINE_RETURN_IF_ERROR(evaluator_.CollectKeys(clock, stop_));
+  SYNCLINE_RETURN_IF_ERROR(job_.checkpoint_rows->Begin());
   has_keys_ = true;
   LogInfo("the test data's rows of tables are read from checkpoints")
       .Job(job_.assignment.job_id())
@@ -161,13 +170,13 @@ absl::Status CheckpointEvaluation::PrepareRows() {
 }
 
 TableReader CheckpointEvaluation::ReaderOf(uint32_t table) {
-  const auto go_on = [this] {
-    return stop_.load() ? absl::CancelledError("stopped") : absl::OkStatus();
-  };
+  const std::string what =
+      absl::StrCat("reading table ", job_.training.tables[table].name, " of ",
+                   evaluated_.path());
   return {.scan =
               [=, this](TableReader::Sink sink) {
                 return ScanCheckpointTable(job_, evaluated_, table, sink,
-                                           go_on);
+                                           Reading(what));
               },
           .keys_max = kInitialRowsMax,
           // None of these is in the checkpoint.

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "common/system/memory_claim.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "worker/data/epochs.h"
@@ -85,8 +86,13 @@ class CheckpointEvaluation {
   absl::StatusOr<std::optional<CheckpointInfo>> Await()
       ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status EvaluateOrReport(const CheckpointInfo& checkpoint);
-  // Has the job's checkpoint_rows know the keys of the test data, once.
-  absl::Status PrepareRows();
+  // Has the job's checkpoint_rows know the keys of the test data and take their
+  // rows' memory, once.
+  absl::Status PrepareRows(int64_t clock);
+  // Asked before each read of a checkpoint: says now and then that it goes on,
+  // with what has been read, since the scheduler ends the job of a member that
+  // says nothing new for long. Errors: Cancelled, by Stop.
+  GoOnCheck Reading(std::string what);
   void OnEvaluated(const Evaluation& evaluation,
                    const StoringProgress& storing);
   // The checkpoint is to be marked: it lies in the job's own folder.

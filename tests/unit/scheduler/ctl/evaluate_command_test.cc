@@ -62,6 +62,16 @@ TEST(EvaluateCommandTest, OtherDataAndFieldsAreTaken) {
   EXPECT_EQ(spec.data().test().csv().path(), "new.csv");
   EXPECT_EQ(spec.name(), "other");
   EXPECT_FALSE(SpecToEvaluate(job, Start(), {.settings = {"nme=x"}}).ok());
+  // Rows that are kept for later clocks are of ps; the job trains in ASYNC.
+  job.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  TableSpec* const table = job.add_tables();
+  table->set_name("t");
+  table->set_cache_rows(10);
+  table->set_cache_clocks(2);
+  ASSERT_OK_AND_ASSIGN(const JobSpec with_tables,
+                       SpecToEvaluate(job, Start(), {}));
+  EXPECT_EQ(with_tables.tables(0).cache_clocks(), 0u);
+  EXPECT_EQ(with_tables.tables(0).cache_rows(), 0u);
 }
 
 TEST(EvaluateCommandTest, WithoutDataItSaysWhatToDo) {
