@@ -542,10 +542,11 @@ TEST_F(TableTrainingTest, RowsThatAreNotSeenAgainExpire) {
   const auto expired = Train(1, 2, spec, "rows");
   ASSERT_EQ(kept.status, absl::OkStatus());
   ASSERT_EQ(expired.status, absl::OkStatus());
-  EXPECT_EQ(ReadRows(kept.artifacts.at("tables/emb.safetensors")).size(),
-            4u * kSamples);
+  EXPECT_EQ(
+      TableRowsOf(kept.artifacts.at("tables/emb.safetensors"), kDim).size(),
+      4u * kSamples);
   const size_t left =
-      ReadRows(expired.artifacts.at("tables/emb.safetensors")).size();
+      TableRowsOf(expired.artifacts.at("tables/emb.safetensors"), kDim).size();
   EXPECT_LT(left, 4u * kSamples);
   EXPECT_GE(left, 4u * 16) << "those of the last clock are there";
 }

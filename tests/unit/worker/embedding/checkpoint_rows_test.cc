@@ -99,7 +99,7 @@ TEST(CheckpointRowsTest, WhatDoesNotFitIsRefusedByName) {
               AllOf(HasSubstr("the rows of table \"t\" that data.test reads, 3 "
                               "so far"),
                     HasSubstr("evaluate fewer samples")));
-  EXPECT_OK(rows.AddKeys(of)) << "they are known";
+  ASSERT_OK(rows.AddKeys(of));  // they are known
   EXPECT_TRUE(rows.Has(0, 2));
   EXPECT_FALSE(rows.Has(0, 4));
   const auto more = BatchOf({4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
