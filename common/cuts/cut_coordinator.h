@@ -92,8 +92,8 @@ class CutCoordinator {
     std::vector<std::string> shards = {};  // "ps:1 at 10.0.0.5:4000", not empty
     uint32_t attempt = 0;
     CutSeries series = CutSeries::kChief;
-    // How far apart the clocks of a cut may be: 0 in SYNC, staleness_bound + 1
-    // in BOUNDED_STALENESS, none in ASYNC.
+    // How far apart the clocks of a cut may be: 0 in SYNC, staleness_bound in
+    // BOUNDED_STALENESS, none in ASYNC.
     std::optional<int64_t> spread = {};
     // A cut that some worker has passed is raised so many times. 15 raises find
     // workers that make thousands of steps while a message travels.

@@ -56,7 +56,7 @@ std::optional<int64_t> RegimeSchedule::CutSpread() const {
   std::optional<int64_t> least;
   for (const TrainingRegime& regime : regimes_) {
     if (!regime.bound().has_value()) continue;
-    const int64_t spread = regime.sync() ? 0 : *regime.bound() + 1;
+    const int64_t spread = regime.sync() ? 0 : *regime.bound();
     least = std::min(least.value_or(spread), spread);
   }
   return least;

@@ -91,8 +91,10 @@ class RegimeSchedule {
   bool AnySync() const;
   bool AllSync() const;
   // How far apart the clocks of any cut may be, wherever it is; none: any
-  // number. In SYNC they are equal, a bound lets workers be one clock more than
-  // it apart.
+  // number. In SYNC they are equal. A bound lets them be so far apart, though
+  // it lets workers be one clock more: the chief reads at its cut's clock
+  // before it awaits the cut, and nobody makes the clocks behind the cut for
+  // it.
   std::optional<int64_t> CutSpread() const;
   // The type that takes most bytes; at some clock elements travel in it.
   ElementType WidestWireType() const;

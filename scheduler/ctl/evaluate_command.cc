@@ -7,6 +7,7 @@
 #include "common/job/job_spec_override.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "scheduler/ctl/commands.h"
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/jobs_client.h"
@@ -33,6 +34,22 @@ absl::Status ReplacePath(const std::string& path, DataSource* source) {
       source->GetReflection()->MutableMessage(source, set);
   format->GetReflection()->SetString(format, field, path);
   return absl::OkStatus();
+}
+
+// A key without a row in the checkpoint has initial values that follow from
+// these fields: with others it would be another model.
+absl::Status CheckSameRows(const JobSpec& before, const JobSpec& after) {
+  bool same = before.tables_size() == after.tables_size() &&
+              (before.tables().empty() ||
+               before.training().seed() == after.training().seed());
+  for (int i = 0; same && i < before.tables_size(); ++i) {
+    same = google::protobuf::util::MessageDifferencer::Equals(before.tables(i),
+                                                              after.tables(i));
+  }
+  if (same) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--set: tables and training.seed are the checkpoint's, because rows "
+      "that it does not have follow from them; leave them out");
 }
 
 struct Found {
@@ -114,9 +131,11 @@ absl::StatusOr<JobSpec> SpecToEvaluate(const JobSpec& from,
   spec.mutable_start()->set_weights_only(false);
   spec.clear_evaluate();
   spec.mutable_evaluate()->set_only(true);
+  const JobSpec before = spec;
   for (const std::string& setting : options.settings) {
     SYNCLINE_RETURN_IF_ERROR(OverrideField(setting, &spec).status());
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckSameRows(before, spec));
   if (!options.data.empty()) {
     if (!spec.data().has_test()) {
       *spec.mutable_data()->mutable_test() = spec.data().train();

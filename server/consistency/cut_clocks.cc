@@ -13,20 +13,23 @@
 namespace syncline::ps {
 namespace {
 
-// How far the clocks of a cut may be apart that holds a worker at `least`. SYNC
-// applies no clock from there on; another mode with a bound lets a worker read
-// at the clocks below its cut.
+// How far the clocks of a cut may be apart that holds a worker at `least`. The
+// worker that has announced the cut reads at its own clock before it awaits the
+// cut, because the pull comes with its last push before it. SYNC reads no clock
+// that a worker has not closed; another mode with a bound reads so far ahead.
 int64_t AllowedSpread(const RegimeSchedule& regimes, int64_t least) {
   const absl::Span<const TrainingRegime> all = regimes.regimes();
   for (size_t i = 0; i < all.size(); ++i) {
     const bool is_last = i + 1 == all.size();
     if (!is_last && all[i + 1].first_clock <= least) continue;
     const int64_t first = i == 0 ? least : std::max(all[i].first_clock, least);
-    if (all[i].sync()) return first - least;
+    // Up to the last clock that this regime does not govern.
+    const int64_t before = std::max<int64_t>(0, first - 1 - least);
+    if (all[i].sync()) return before;
     const std::optional<int64_t> bound = all[i].bound();
     if (bound.has_value() &&
-        (is_last || all[i + 1].first_clock > least + *bound + 1)) {
-      return std::max(first - least, *bound + 1);
+        (is_last || all[i + 1].first_clock > least + *bound)) {
+      return std::max(before, *bound);
     }
   }
   return std::numeric_limits<int64_t>::max();

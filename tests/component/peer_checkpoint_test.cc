@@ -232,6 +232,25 @@ TEST_F(PeerCheckpointTest, AScaledLossGoesOnToo) {
   ExpectTheSame(spec, MlpModel(784, 32, 10));
 }
 
+// A chief that is as far ahead as it may be has its next values before it
+// awaits the cut that holds the others.
+TEST_F(PeerCheckpointTest, WorkersOfABoundAreCutWhereTheyAre) {
+  for (const uint32_t bound : {1u, 2u}) {
+    SCOPED_TRACE(bound);
+    JobSpec spec = Digits("kind: ADAM");
+    spec.mutable_data()->mutable_train()->mutable_digits()->set_count(3200);
+    spec.mutable_training()->set_batch_size(8);
+    spec.mutable_limits()->set_step_timeout_seconds(5);
+    spec.mutable_consistency()->set_mode(ConsistencySpec::BOUNDED_STALENESS);
+    spec.mutable_consistency()->set_staleness_bound(bound);
+    spec.mutable_checkpoint()->set_every_clocks(3);
+    const TrainedJob run =
+        Train(PARAMETER_SERVER, spec, MlpModel(784, 32, 10), {}, 2);
+    EXPECT_EQ(run.outcome.status, absl::OkStatus());
+    EXPECT_GT(run.checkpoints.size(), 10u);
+  }
+}
+
 TEST_F(PeerCheckpointTest, ValuesAloneBeginAJob) {
   JobSpec spec = Digits("kind: ADAM");
   spec.mutable_checkpoint()->set_every_clocks(5);

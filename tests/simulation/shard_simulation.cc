@@ -321,7 +321,7 @@ std::vector<int64_t> ShardHistory::ChooseCut(bool even) {
   for (int64_t& clock : clocks) {
     if (even || script_.FoldsInSync()) clock = highest;
     if (options_.mode == ConsistencyMode::kBoundedStaleness) {
-      clock = std::max(clock, highest - script_.staleness() - 1);
+      clock = std::max(clock, highest - script_.staleness());
     }
   }
   return clocks;

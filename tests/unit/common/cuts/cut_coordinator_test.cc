@@ -166,7 +166,7 @@ TEST_F(CutCoordinatorTest, ClocksStayAsCloseAsTheModeAllows) {
   Ask(5, {3, 3});
   Refuse(5, Refused({3, 7}));
   EXPECT_EQ(last_[0].clocks, (Clocks{7, 7}));
-  options_.spread = 2;  // BOUNDED_STALENESS with bound 1
+  options_.spread = 2;  // BOUNDED_STALENESS with bound 2
   Open();
   Ask(5, {3, 3});
   Refuse(5, Refused({3, 7}));

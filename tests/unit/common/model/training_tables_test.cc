@@ -93,7 +93,7 @@ TEST(TrainingTablesTest, APaddingThatCountsFromTheEndIsWarnedOf) {
   EXPECT_THAT(lines(),
               ElementsAre(::testing::StartsWith(
                   "data.feeds[0].padding: -1 stands for no row of table "
-                  "\"emb\" in this job; Gather, in the exported model, takes "
+                  "'emb' in this job; Gather, in the exported model, takes "
                   "it for row 999 of 1000, so")));
   feed->set_padding(-1001);  // Gather refuses it
   EXPECT_THAT(lines(), IsEmpty());

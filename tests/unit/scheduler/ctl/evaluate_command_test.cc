@@ -72,6 +72,13 @@ TEST(EvaluateCommandTest, OtherDataAndFieldsAreTaken) {
                        SpecToEvaluate(job, Start(), {}));
   EXPECT_EQ(with_tables.tables(0).cache_clocks(), 0u);
   EXPECT_EQ(with_tables.tables(0).cache_rows(), 0u);
+  for (const char* const other : {"training.seed=99", "tables={name: \"u\"}"}) {
+    EXPECT_THAT(std::string(SpecToEvaluate(job, Start(), {.settings = {other}})
+                                .status()
+                                .message()),
+                HasSubstr("tables and training.seed are the checkpoint's"))
+        << other;
+  }
 }
 
 TEST(EvaluateCommandTest, WithoutDataItSaysWhatToDo) {
