@@ -260,10 +260,15 @@ absl::StatusOr<Regime> ChangedRegime(const JobSpec& spec, uint32_t workers,
                             NextRegime(spec, workers, current, change));
   if (StrategyOf(next) != StrategyOf(current)) return next;
   if (!TrainTheSame(next, current) && !HasPs(current)) {
-    return Refuse("strategy",
-                  absl::StrCat(Strategy_Name(StrategyOf(current)),
-                               ": without ps neither mode nor rate can change; "
-                               "change to PARAMETER_SERVER first"));
+    const absl::Status can = CheckTrainsBy(spec, PARAMETER_SERVER);
+    return Refuse(
+        "strategy",
+        absl::StrCat(Strategy_Name(StrategyOf(current)),
+                     ": without ps neither mode nor rate can change; ",
+                     can.ok() ? "change to PARAMETER_SERVER first"
+                              : "and this job cannot change to "
+                                "PARAMETER_SERVER first: ",
+                     can.message()));
   }
   if (TrainTheSame(next, current)) {
     return Refuse(

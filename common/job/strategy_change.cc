@@ -73,9 +73,8 @@ absl::Status CheckWireType(WireType type, absl::Span<const Strategy> sides) {
     if (rule != nullptr && rule->changes_with_16_bits) continue;
     return Refuse(
         "wire_type",
-        absl::StrCat(WireType_Name(type), ": ", NameOf(Known(side)),
-                     " begins and ends while a job runs with WIRE_FLOAT32 "
-                     "alone"));
+        absl::StrCat(WireType_Name(type), ": a job changes to or from ",
+                     NameOf(Known(side)), " only with WIRE_FLOAT32"));
   }
   return absl::OkStatus();
 }

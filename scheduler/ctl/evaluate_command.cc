@@ -60,7 +60,7 @@ struct Found {
 
 absl::StatusOr<Found> Find(JobsClient* client, const std::string& checkpoint) {
   SYNCLINE_ASSIGN_OR_RETURN(const CheckpointReference reference,
-                            ParseReference(checkpoint));
+                            ParseReference(checkpoint, "CHECKPOINT"));
   Found found;
   if (reference.job_id.empty()) {
     SYNCLINE_ASSIGN_OR_RETURN(

@@ -129,14 +129,15 @@ absl::StatusOr<SubmitResponse> SubmitAgain(JobsClient* client,
                         ShowTransfer(kModel, console, interrupts));
 }
 
-absl::StatusOr<CheckpointReference> ParseReference(absl::string_view text) {
+absl::StatusOr<CheckpointReference> ParseReference(absl::string_view text,
+                                                   absl::string_view option) {
   CheckpointReference reference;
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits('@', 1));
   if (!IsJobId(parts.first)) {
     if (text.empty() || !absl::StrContains(text, '/')) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--from: '", text,
+          option, ": '", text,
           "' is neither a job's id, as j-0042 or j-0042@800, nor a path"));
     }
     reference.path = std::string(text);
@@ -147,7 +148,7 @@ absl::StatusOr<CheckpointReference> ParseReference(absl::string_view text) {
   int64_t clock = 0;
   if (!absl::SimpleAtoi(parts.second, &clock) || clock < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--from: '", parts.second, "' is not a clock of job ", parts.first));
+        option, ": '", parts.second, "' is not a clock of job ", parts.first));
   }
   reference.clock = clock;
   return reference;

@@ -28,7 +28,9 @@ struct CheckpointReference {
   std::string path = {};
 };
 // Errors: InvalidArgument: neither a job's id nor a path.
-absl::StatusOr<CheckpointReference> ParseReference(absl::string_view text);
+// `option` names the text in errors.
+absl::StatusOr<CheckpointReference> ParseReference(
+    absl::string_view text, absl::string_view option = "--from");
 
 // The job's checkpoint at `clock`, or its last one. Errors: NotFound, naming
 // the clocks that there are.

@@ -251,8 +251,8 @@ TEST_F(StrategyChangeTest, SixteenBitsOnTheWireDoNotChangeToSharded) {
   }
   for (const int refused : {0, 2}) {
     EXPECT_THAT(changed.transitions[refused].error(),
-                HasSubstr("wire_type: WIRE_BFLOAT16: SHARDED begins and ends "
-                          "while a job runs with WIRE_FLOAT32 alone"));
+                HasSubstr("wire_type: WIRE_BFLOAT16: a job changes to or "
+                          "from SHARDED only with WIRE_FLOAT32"));
   }
 }
 

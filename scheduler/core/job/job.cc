@@ -441,7 +441,7 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
     }
     if (attempt_->evaluations.has_value() &&
         attempt_->members.WorkersAreDone()) {
-      attempt_->evaluations->OnWorkersDone(attempt_->clocks_total);
+      EndCheckpoints();
       SendNextEvaluation(actions);
     }
     attempt_->finishing = attempt_->members.WorkIsDone();

@@ -349,6 +349,8 @@ class Job {
   // job_evaluations.cc: of jobs whose checkpoints are evaluated. What a report
   // or an attempt's begin brings, and what the evaluator is to do next.
   void BeginEvaluations(ClusterActions* actions);
+  // The workers are done, so no more checkpoints come.
+  void EndCheckpoints();
   void TakeEvaluationReport(const JobMember& member, const WorkerReport& report,
                             ClusterActions* actions);
   void SendNextEvaluation(ClusterActions* actions);

@@ -1,5 +1,7 @@
 // A job whose checkpoints are evaluated from their files: Job's part of it.
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,10 +50,17 @@ void Job::BeginEvaluations(ClusterActions* actions) {
       attempt_->evaluations->OnWhole(*last);
     }
   }
-  if (attempt_->members.WorkersAreDone()) {
-    attempt_->evaluations->OnWorkersDone(attempt_->clocks_total);
-  }
+  if (attempt_->members.WorkersAreDone()) EndCheckpoints();
   SendNextEvaluation(actions);
+}
+
+void Job::EndCheckpoints() {
+  // A job that has ended early, by its last evaluation, has no later clock.
+  int64_t final_clock = attempt_->clocks_total;
+  for (const Evaluation& one : status_.evaluations()) {
+    if (one.final()) final_clock = std::min(final_clock, one.clock());
+  }
+  attempt_->evaluations->OnWorkersDone(final_clock);
 }
 
 void Job::TakeEvaluationReport(const JobMember& member,

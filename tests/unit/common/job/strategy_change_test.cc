@@ -66,9 +66,8 @@ TEST(StrategyChangeTest, SixteenBitsOnTheWireGoWithPsAndAllReduce) {
           "wire_type: WIRE_BFLOAT16 training { epochs: 3 } regimes { when { "
           "epoch: 1 } then { strategy: SHARDED } }")),
       ::testing::ElementsAre(
-          HasSubstr("regimes[0].then.wire_type: WIRE_BFLOAT16: SHARDED "
-                    "begins and ends while a job runs with WIRE_FLOAT32 "
-                    "alone")));
+          HasSubstr("regimes[0].then.wire_type: WIRE_BFLOAT16: a job changes "
+                    "to or from SHARDED only with WIRE_FLOAT32")));
 }
 
 TEST(StrategyChangeTest, RefusesByField) {
@@ -97,13 +96,12 @@ TEST(StrategyChangeTest, RefusesByField) {
               StartsWith("mode: changes after the strategy"));
   EXPECT_THAT(Changed("", "strategy: ALL_REDUCE learning_rate_factor: 2"),
               StartsWith("learning_rate_factor: changes before or after"));
-  EXPECT_THAT(
-      Changed("wire_type: WIRE_BFLOAT16", "strategy: SHARDED"),
-      StartsWith("wire_type: WIRE_BFLOAT16: SHARDED begins and ends while a "
-                 "job runs with WIRE_FLOAT32 alone"));
+  EXPECT_THAT(Changed("wire_type: WIRE_BFLOAT16", "strategy: SHARDED"),
+              StartsWith("wire_type: WIRE_BFLOAT16: a job changes to or from "
+                         "SHARDED only"));
   EXPECT_THAT(Changed("strategy: ALL_REDUCE wire_type: WIRE_FLOAT16",
                       "strategy: SHARDED"),
-              StartsWith("wire_type: WIRE_FLOAT16: SHARDED begins and ends"));
+              StartsWith("wire_type: WIRE_FLOAT16: a job changes to or from"));
   EXPECT_THAT(Changed("tables { name: \"t\" }", "strategy: ALL_REDUCE"),
               StartsWith("tables: their rows are on ps"));
   EXPECT_THAT(Changed("training { sync_batch_statistics: true }",

@@ -130,7 +130,7 @@ TEST_F(RegimeTest, ARegimeComesWhileTheJobRuns) {
   EXPECT_THAT(Push(5, 0, 2, {0, 1}), IsEmpty()) << "SYNC waits for all";
 }
 
-// A worker that is held at 1 would keep the other from coming to 5.
+// A worker that is held at 1 would keep the other from reading at 5.
 TEST_F(RegimeTest, AnAnnouncedCutCanBeReachedUnderTheRegimeThatComes) {
   OpenAndInit(ConsistencyMode::kAsync);
   ASSERT_OK(BeginCut(1, {1, 5}));
@@ -139,8 +139,8 @@ TEST_F(RegimeTest, AnAnnouncedCutCanBeReachedUnderTheRegimeThatComes) {
   EXPECT_THAT(std::string(early.message()),
               HasSubstr("a regime from clock 4 would keep workers from the "
                         "epoch cut at clocks 1,5; the smallest possible "
-                        "one is 5"));
-  EXPECT_OK(Change({.first_clock = 5}));
+                        "one is 6"));
+  EXPECT_OK(Change({.first_clock = 6}));
 }
 
 // As of an epoch that has just begun.
