@@ -28,11 +28,11 @@ absl::Status ConsistencyController::OnRegime(const TrainingRegime& regime,
   // A cut was announced under the regimes before, and must be reached.
   for (const CutSchedule::Cut& cut : cuts_.cuts()) {
     if (cut.passed || AllowsCut(regimes, workers_, cut.clocks)) continue;
-    return absl::OutOfRangeError(
-        absl::StrCat(options_.label, ": a regime from clock ",
-                     regime.first_clock, " would keep workers from ",
-                     cut.Name(), "; the smallest possible one is ",
-                     *std::max_element(cut.clocks.begin(), cut.clocks.end())));
+    return absl::OutOfRangeError(absl::StrCat(
+        options_.label, ": a regime from clock ", regime.first_clock,
+        " would keep workers from ", cut.Name(),
+        "; the smallest possible one is ",
+        1 + *std::max_element(cut.clocks.begin(), cut.clocks.end())));
   }
   options_.regimes = std::move(regimes);
   // Blocks that were ready for a parked pull may be too old for its new bound.
