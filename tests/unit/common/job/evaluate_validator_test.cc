@@ -43,7 +43,7 @@ TEST(EvaluateValidatorTest, WhatIsRightIsTaken) {
       << "no cut has to hold workers";
 }
 
-// What is best of a job with tables is a checkpoint.
+// A job with tables keeps its best checkpoint, and stores no best.onnx.
 TEST(EvaluateValidatorTest, TablesHaveABestCheckpointAndNoBestFile) {
   JobSpec job = JobFromText(kImageJob, std::string(kSaved) +
                                            "export { best_of: LOSS } tables { "
