@@ -8,12 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/host_port.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/grpc_status.h"
+#include "common/rpc/grpc_timers.h"
+#include "common/rpc/steady_event_engine.h"
 #include "common/rpc/user_calls.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -40,11 +41,11 @@ void EndWhenSilent(int connection) {
 }  // namespace
 
 std::chrono::system_clock::time_point ToGrpcTime(absl::Time monotonic) {
-  return absl::ToChronoTime(absl::Now() + (monotonic - MonotonicNow()));
+  return absl::ToChronoTime(WallNow() + (monotonic - MonotonicNow()));
 }
 
 absl::Time FromGrpcTime(std::chrono::system_clock::time_point time) {
-  return MonotonicNow() + (absl::FromChrono(time) - absl::Now());
+  return MonotonicNow() + (absl::FromChrono(time) - WallNow());
 }
 
 std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline) {
@@ -56,6 +57,7 @@ std::unique_ptr<grpc::ClientContext> MakeContext(absl::Time deadline) {
 std::shared_ptr<grpc::Channel> MakeChannel(
     absl::string_view address, ExpectedPeer peer,
     const std::shared_ptr<const TransportSecurity>& security) {
+  UseSteadyEventEngine();
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMs);
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMs);
@@ -100,6 +102,7 @@ absl::StatusOr<ListeningServer> StartServer(
     const std::shared_ptr<const TransportSecurity>& security) {
   SYNCLINE_ASSIGN_OR_RETURN(const HostPort address,
                             ParseHostPort(listen_address, PortZero::kAllowed));
+  UseSteadyEventEngine();
   // Half of what our clients do, or their pings count as abuse.
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepAliveMs / 2);

@@ -1,6 +1,8 @@
 #include "common/rpc/grpc_timers.h"
 
-#include "absl/time/clock.h"
+#include <chrono>
+
+#include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/system/log.h"
 
@@ -15,6 +17,10 @@ constexpr absl::Duration kLookPeriod = absl::Milliseconds(500);
 
 }  // namespace
 
+absl::Time WallNow() {
+  return absl::FromChrono(std::chrono::system_clock::now());
+}
+
 bool WallClockSteps::SetBack(absl::Time wall, absl::Time monotonic) {
   const absl::Duration ahead = wall - monotonic;
   const bool set_back = ahead_.has_value() && ahead < *ahead_ - kSmallest;
@@ -24,7 +30,7 @@ bool WallClockSteps::SetBack(absl::Time wall, absl::Time monotonic) {
 
 GrpcTimerWaker::GrpcTimerWaker()
     : look_("grpc-timers", kLookPeriod, [this] {
-        if (!steps_.SetBack(absl::Now(), MonotonicNow())) return;
+        if (!steps_.SetBack(WallNow(), MonotonicNow())) return;
         LogWarning("the wall clock was set back");
         if (grpc_kick_poller != nullptr) grpc_kick_poller();
       }) {}

@@ -8,6 +8,10 @@
 
 namespace syncline {
 
+// The wall clock as gRPC reads it. absl::Now() follows a step of it up to 2 s
+// later, and a deadline made meanwhile would be off by that step.
+absl::Time WallNow();
+
 // Tells when the wall clock was set back. Pure. Thread-compatible.
 class WallClockSteps {
  public:
@@ -22,11 +26,12 @@ class WallClockSteps {
   std::optional<absl::Duration> ahead_;  // wall over monotonic
 };
 
-// Keeps gRPC's timers (deadlines, reconnects, keep-alive, alarms) in time. The
-// timer thread of Debian's gRPC waits with Abseil, by the wall clock: when that
-// clock is set back by an hour, no timer of the process runs for an hour. This
-// looks twice a second and wakes the timer thread, which then computes its wait
-// anew. Create it after gRPC has started, destroy it before gRPC ends.
+// Keeps gRPC's timers (deadlines, keep-alive, alarms) in time; those of its
+// event engine are steady_event_engine.h's part. The timer thread of Debian's
+// gRPC waits with Abseil, by the wall clock: when that clock is set back by an
+// hour, no timer of the process runs for an hour. This looks twice a second and
+// wakes the timer thread, which then computes its wait anew. Create it after
+// gRPC has started, destroy it before gRPC ends.
 class GrpcTimerWaker {
  public:
   GrpcTimerWaker();

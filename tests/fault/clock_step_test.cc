@@ -86,13 +86,16 @@ TEST_F(ClockStepTest, AJobRunsThroughStepsForwardAndBack) {
 }
 
 // After a step back gRPC's timers have to go on: they reconnect, and ring for
-// what is to be tried again.
+// what is to be tried again. The members wait for their next attempt when the
+// clock steps.
 TEST_F(ClockStepTest, ASchedulerThatRestartsIsFoundAgainAfterAStepBack) {
   ASSERT_OK(cluster_.Train(Write(DigitsJob()), kLong));
-  SetAhead(-absl::Hours(1));
   cluster_.daemon("scheduler").Signal(SIGKILL);
   ASSERT_TRUE(
       cluster_.daemon("scheduler").WaitUntil(absl::Now() + kLong).has_value());
+  absl::SleepFor(absl::Seconds(3));
+  SetAhead(-absl::Hours(1));
+  absl::SleepFor(absl::Milliseconds(100));
   ASSERT_OK(cluster_.StartDaemon("scheduler"));
   ASSERT_OK(cluster_.WaitForFreeMembers(3, absl::Seconds(60)));
   ASSERT_OK(cluster_.Train(Write(DigitsJob()), kLong));
