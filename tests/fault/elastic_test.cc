@@ -158,6 +158,14 @@ TEST_F(ElasticTest, AKilledWorkerCostsOnlyThatWorker) {
     const auto why = cluster_.Synctl({"why", id});
     ASSERT_OK(why);
     EXPECT_THAT(why->out, HasSubstr("was lost"));
+    for (const char* worker : {"chief-0", "worker-0"}) {
+      EXPECT_THAT(
+          cluster_.LogOf(worker),
+          HasSubstr(absl::StrCat("job=", id, " trace=", running.trace_id(),
+                                 " msg=\"the data "
+                                 "of the attempt before are used\" "
+                                 "data=data.train")));
+    }
     ExpectSameCurve(reference, End(id));
     ASSERT_OK(cluster_.StartDaemon("worker-1"));
     ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));

@@ -12,12 +12,14 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/job/job_spec_fields.h"
 #include "common/system/file.h"
 #include "common/system/file_descriptor.h"
+#include "common/system/file_version.h"
 #include "worker/data/reading/input_file.h"
 
 namespace syncline::worker {
@@ -154,6 +156,20 @@ absl::StatusOr<DataFingerprint::Source> FingerprintOf(absl::string_view field,
   }
   print.set_crc32c(crc);
   return print;
+}
+
+absl::StatusOr<std::string> VersionOfFiles(const DataSource& source,
+                                           const DataSpec& data,
+                                           const DataRoot& root) {
+  std::string version;
+  for (const std::string& pattern : PatternsOf(source, data)) {
+    SYNCLINE_ASSIGN_OR_RETURN(const auto found, FindFiles(pattern, root));
+    for (const DataFile& file : found) {
+      SYNCLINE_ASSIGN_OR_RETURN(const FileDescriptor fd, OpenForReading(file));
+      absl::StrAppend(&version, file.path, "\n", FileVersion(fd.get()), "\n");
+    }
+  }
+  return version;
 }
 
 }  // namespace syncline::worker

@@ -1,6 +1,8 @@
 #ifndef SYNCLINE_WORKER_DATA_DATA_FINGERPRINT_H_
 #define SYNCLINE_WORKER_DATA_DATA_FINGERPRINT_H_
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/job_spec.pb.h"
@@ -20,6 +22,13 @@ absl::StatusOr<DataFingerprint::Source> FingerprintOf(absl::string_view field,
                                                       const DataSpec& data,
                                                       const DataRoot& root,
                                                       const Dataset& dataset);
+
+// Changes whenever a file that `data` reads of `source` does, or one comes or
+// goes, as far as its size and times tell. Errors: FindFiles',
+// OpenForReading's.
+absl::StatusOr<std::string> VersionOfFiles(const DataSource& source,
+                                           const DataSpec& data,
+                                           const DataRoot& root);
 
 }  // namespace syncline::worker
 

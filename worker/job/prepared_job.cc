@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_search.h"
 #include "common/job/compression_rules.h"
@@ -69,6 +70,10 @@ class Preparation {
     }
     ReadRegimesOfJob();
     CheckGroups();
+    if (options_.kept_data != nullptr) {
+      model_version_ =
+          absl::StrCat(model_bytes.size(), " ", Crc32c(model_bytes));
+    }
     if (!ResolveModel(std::move(model_bytes))) return;
     CheckPlacement();
     CheckSeesCheckpoints();
@@ -316,11 +321,53 @@ class Preparation {
       problems_.emplace_back(
           "data.test: missing, and this is the job's evaluator");
     }
+    if (options_.kept_data != nullptr) {
+      options_.kept_data->KeepOnly(job_.assignment.job_id(), opened_);
+    }
   }
 
-  std::unique_ptr<Dataset> Open(absl::string_view field,
-                                const DataSource& source,
-                                const SampleShape& shape) {
+  std::shared_ptr<const Dataset> Open(const std::string& field,
+                                      const DataSource& source,
+                                      const SampleShape& shape) {
+    const std::string version = VersionOf(source);
+    const size_t problems = problems_.size();
+    opened_.push_back(field);
+    if (const auto kept = FindKept(field, version)) {
+      LogInfo("the data of the attempt before are used")
+          .Job(job_.assignment.job_id())
+          .Field("data", field)
+          .Field("samples", kept->dataset->size());
+      *job_.data.add_sources() = kept->print;
+      return kept->dataset;
+    }
+    std::shared_ptr<const Dataset> dataset = Read(field, source, shape);
+    if (problems_.size() == problems && !version.empty()) {
+      options_.kept_data->Keep(
+          job_.assignment.job_id(), field, version,
+          {dataset, job_.data.sources(job_.data.sources_size() - 1)});
+    }
+    return dataset;
+  }
+
+  // All that a dataset of this source is made from; empty: nothing is kept.
+  std::string VersionOf(const DataSource& source) const {
+    if (options_.kept_data == nullptr) return "";
+    const auto files =
+        VersionOfFiles(source, spec().data(), options_.data_root);
+    if (!files.ok()) return "";  // reading says why
+    return absl::StrCat(model_version_, "\n", spec().loss().SerializeAsString(),
+                        "\n", spec().data().SerializeAsString(), "\n", *files);
+  }
+
+  std::optional<KeptData::Source> FindKept(const std::string& field,
+                                           const std::string& version) const {
+    if (options_.kept_data == nullptr) return std::nullopt;
+    return options_.kept_data->Find(job_.assignment.job_id(), field, version);
+  }
+
+  std::shared_ptr<const Dataset> Read(absl::string_view field,
+                                      const DataSource& source,
+                                      const SampleShape& shape) {
     auto dataset =
         Dataset::Open(source, spec().data(), options_.data_root, shape.feeds,
                       shape.class_count, shape.label_width, options_.work_dir,
@@ -485,7 +532,9 @@ class Preparation {
   }
 
   PreparedJob& job_;
-  std::shared_ptr<Model> model_;  // the job's
+  std::string model_version_;        // where data are kept
+  std::vector<std::string> opened_;  // fields of data
+  std::shared_ptr<Model> model_;     // the job's
   const PrepareOptions& options_;
   std::vector<std::string>& problems_;
 };

@@ -20,6 +20,7 @@
 #include "worker/compute/executor.h"
 #include "worker/compute/local_updater.h"
 #include "worker/data/dataset.h"
+#include "worker/data/kept_data.h"
 #include "worker/data/reading/data_root.h"
 #include "worker/data/reading/read_watch.h"
 #include "worker/embedding/checkpoint_rows.h"
@@ -54,9 +55,9 @@ struct PreparedJob {
   std::shared_ptr<LocalUpdater> local;
   // Of the rank's steps, for its progress.
   std::shared_ptr<TransferCounts> counts = std::make_shared<TransferCounts>();
-  std::unique_ptr<Dataset> train;  // null: the evaluator's
+  std::shared_ptr<const Dataset> train;  // null: the evaluator's
   // If the job has one: the evaluator's, or the chief's where there is none.
-  std::unique_ptr<Dataset> test;
+  std::shared_ptr<const Dataset> test;
   DataFingerprint data;  // of those that are there
   // JobPrepared.found, with a problem.
   std::vector<FoundCheckpoint> found;
@@ -105,6 +106,9 @@ struct PrepareOptions {
   std::string why_no_gpu;
   // Gradients may be shared with a ps on this host.
   bool shared_memory = false;
+  // Data of the attempt before are taken from it, and what is read is kept in
+  // it; null: nothing is kept.
+  KeptData* kept_data = nullptr;
   // Sees what is read while data is loaded; an error ends that. May be null.
   ReadWatch::OnRead on_read = nullptr;
   // An error ends the taking of memory. May be null.

@@ -16,6 +16,7 @@
 #include "common/cluster/utf8_fields.h"
 #include "common/job/kept_results.h"
 #include "common/job/step_shares.h"
+#include "common/job/stop_reasons.h"
 #include "common/model/weight_report.h"
 #include "common/system/file.h"
 #include "common/system/job_logs.h"
@@ -253,12 +254,16 @@ void JobRun::End(bool succeeded) {
       outcome = absl::AbortedError(absl::StrCat("stopped: ", stop_reason_));
     }
   }
+  if (succeeded && options_.kept_data != nullptr) {
+    options_.kept_data->Forget(job_id());
+  }
   reporter_.SendDone(outcome, /*released=*/true, early_end_);
 }
 
 std::vector<std::string> JobRun::Prepare() {
   const int rank = FindRank(assignment_, options_.incarnation);
   if (rank < 0) return {"this process is not among the job's members"};
+  if (options_.kept_data != nullptr) options_.kept_data->Begin(job_id());
   std::string bytes;
   const absl::Status loaded = LoadModel(&bytes);
   if (!loaded.ok()) {
@@ -278,6 +283,7 @@ std::vector<std::string> JobRun::Prepare() {
        .gpu = options_.gpu,
        .why_no_gpu = options_.why_no_gpu,
        .shared_memory = options_.shared_memory,
+       .kept_data = options_.kept_data,
        .on_read = [this](const std::string& path,
                          size_t bytes) { return OnRead(path, bytes); },
        .go_on =

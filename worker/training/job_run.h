@@ -48,6 +48,8 @@ class JobRun {
     std::string why_no_gpu;
     uint64_t incarnation = 0;
     bool shared_memory = true;  // with a ps on this host
+    // Outlives the run; may be null.
+    KeptData* kept_data = nullptr;
     // JobProcess's; may be null.
     JoinPeers join_peers = nullptr;
     // The job has failed here, and the scheduler has been told; it does not

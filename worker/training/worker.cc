@@ -4,15 +4,18 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
+#include "common/job/stop_reasons.h"
 #include "common/system/file.h"
 #include "common/system/job_logs.h"
 #include "common/system/log.h"
 #include "common/system/thread_name.h"
 #include "kernels/device/device.h"
+#include "worker/data/kept_data.h"
 #include "worker/export/artifact_transfer.h"
 #include "worker/export/kept_results.h"
 #include "worker/job/worker_metrics.h"
@@ -20,6 +23,15 @@
 
 namespace syncline::worker {
 namespace {
+
+// Of a job that waits for its next attempt. Most begin within seconds; other
+// processes of the host may need the memory.
+constexpr absl::Duration kDataKeptFor = absl::Seconds(15);
+
+// The job that is stopped is to begin again.
+bool GoesOn(const StopJob& stop) {
+  return absl::StartsWith(stop.reason(), kJobGoesBack);
+}
 
 // Of a job that nothing is left of here: it has failed, was done, or was never
 // known. The code says that this is no success: a scheduler that has not asked
@@ -58,6 +70,7 @@ class JobWorker final : public Worker {
                       .why_no_gpu = options.why_no_gpu,
                       .incarnation = options.incarnation,
                       .shared_memory = options.shared_memory,
+                      .kept_data = &kept_data_,
                       .join_peers = options.join_peers,
                       .on_failed = [this] { CheckGpu(); }}),
         artifacts_(options.artifacts),
@@ -150,8 +163,8 @@ class JobWorker final : public Worker {
     const bool is_of_stop =
         job != nullptr &&
         (stop.attempt() == 0 || stop.attempt() == job->attempt());
-    if (is_of_stop && job->RequestStop(stop.reason())) return;
-    send_(Released(stop));
+    if (!is_of_stop || !job->RequestStop(stop.reason())) send_(Released(stop));
+    if (!GoesOn(stop)) kept_data_.Forget(stop.job_id());
   }
 
   std::shared_ptr<JobRun> FindJob(const std::string& job_id)
@@ -186,11 +199,17 @@ class JobWorker final : public Worker {
   std::shared_ptr<JobRun> AwaitJob() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
     while (job_ == nullptr && !closing_) {
-      changed_.WaitUntil(&mu_, MonotonicNow() + absl::Minutes(1));
+      const bool woken =
+          changed_.WaitUntil(&mu_, MonotonicNow() + kDataKeptFor);
+      if (woken || job_ != nullptr) continue;
+      mu_.Unlock();  // large data take a while to free
+      kept_data_.ForgetAll();
+      mu_.Lock();
     }
     return closing_ ? nullptr : job_;
   }
 
+  KeptData kept_data_;
   const JobRun::Options run_options_;
   const std::shared_ptr<ArtifactTransfer> artifacts_;
   WorkerMetrics metrics_;

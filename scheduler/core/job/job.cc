@@ -20,6 +20,7 @@
 #include "common/job/orphaned_job.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/restart_validator.h"
+#include "common/job/stop_reasons.h"
 #include "common/job/strategy_rules.h"
 #include "common/job/worker_groups.h"
 #include "scheduler/core/describe.h"
@@ -721,8 +722,9 @@ void Job::MarkRepeated(const std::string& earlier) {
 std::string Job::StopReason() const {
   if (!IsOver() && !attempt_->abandoned) return "the job is done";
   const int last = status_.transitions_size() - 1;
-  return absl::StrCat(JobState_Name(status_.state()), ": ",
-                      status_.transitions(last).reason());
+  const std::string& reason = status_.transitions(last).reason();
+  if (status_.state() == QUEUED) return absl::StrCat(kJobGoesBack, reason);
+  return absl::StrCat(JobState_Name(status_.state()), ": ", reason);
 }
 
 void Job::SetQueueState(uint32_t position, absl::string_view waiting_for,

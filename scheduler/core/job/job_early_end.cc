@@ -5,8 +5,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
-#include "common/job/kept_results.h"
 #include "common/job/quorum_validator.h"
+#include "common/job/stop_reasons.h"
 #include "scheduler/core/job/job.h"
 
 namespace syncline::scheduler {

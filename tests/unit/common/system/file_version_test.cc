@@ -3,9 +3,12 @@
 
 #include "common/system/file_version.h"
 
+#include <fcntl.h>
+
 #include <string>
 
 #include "common/system/file.h"
+#include "common/system/file_descriptor.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
 
@@ -21,6 +24,8 @@ TEST(FileVersionTest, ChangesWithTheFile) {
   const std::string first = FileVersion(path);
   EXPECT_NE(first, none);
   EXPECT_EQ(FileVersion(path), first);
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(FileVersion(file.get()), first);
   ASSERT_TRUE(WriteFileAtomically(path, "b").ok());  // as long, another file
   EXPECT_NE(FileVersion(path), first);
   ASSERT_TRUE(RemoveTree(path).ok());

@@ -1,6 +1,7 @@
 // Goal: a job whose memory is not there is refused with what would fit, the
-// memory of one that is prepared is there before its first step, and a stop
-// ends the taking of memory. Method: jobs prepared as a worker does; a child
+// memory of one that is prepared is there before its first step, a stop ends
+// the taking of memory, and the next attempt has the data of the one before
+// unless they have changed. Method: jobs prepared as a worker does; a child
 // process whose address space is limited; what /proc says is resident.
 
 #include "worker/job/prepared_job.h"
@@ -14,12 +15,15 @@
 
 #include "absl/strings/str_join.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/system/file.h"
 #include "common/system/malloc_policy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/assigned_job.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/process_memory.h"
+#include "tests/testing/temp_dir.h"
+#include "worker/data/kept_data.h"
 
 namespace syncline::worker {
 namespace {
@@ -207,6 +211,73 @@ TEST(PreparedJobTest, WhatIsPromisedIsResidentBeforeTheFirstStep) {
       static_cast<double>(prepared.job->executor->memory_bytes());
   EXPECT_GT(promised, 150 * kMiB);
   EXPECT_GE(ResidentBytes() - before, 0.98 * promised);
+}
+
+// Attempts of one job over a file of numbers, each prepared as it stands then.
+class KeptDataOfAttemptsTest : public testing::Test {
+ protected:
+  void SetUp() override { Write("1,2,3\n4,5,6\n"); }
+
+  void Write(const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(dir_.File("data.csv"), text).ok());
+  }
+  // How many bytes of data were read.
+  size_t PrepareAttempt(const JobSpec& spec, const std::string& model) {
+    const AssignedJob assigned = AssignToOne(spec, model);
+    kept_.Begin(assigned.assignment.job_id());
+    PrepareOptions options;
+    options.kept_data = &kept_;
+    size_t read = 0;
+    options.on_read = [&](const std::string&, size_t bytes) {
+      read += bytes;
+      return absl::OkStatus();
+    };
+    std::vector<std::string> problems;
+    job_ = PrepareJob(assigned.assignment, 0, model, options, &problems);
+    EXPECT_THAT(problems, ElementsAre());
+    return read;
+  }
+  JobSpec Job() const {
+    JobSpec spec = DigitsJob();
+    DataSpec* const data = spec.mutable_data();
+    data->mutable_train()->mutable_csv()->set_path(dir_.File("data.csv"));
+    data->mutable_feeds(0)->set_field("0:2");
+    data->mutable_label()->set_field("2");
+    data->clear_test();
+    return spec;
+  }
+
+  const TempDir dir_;
+  KeptData kept_;
+  std::unique_ptr<PreparedJob> job_;
+};
+
+TEST_F(KeptDataOfAttemptsTest, ANextAttemptReadsOnlyWhatHasChanged) {
+  const std::string model = MlpModel(2, 4, 10);
+  EXPECT_GT(PrepareAttempt(Job(), model), 0u);
+  const std::shared_ptr<const Dataset> first = job_->train;
+  const DataFingerprint print = job_->data;
+
+  EXPECT_EQ(PrepareAttempt(Job(), model), 0u);
+  EXPECT_EQ(job_->train, first);
+  EXPECT_EQ(job_->data.SerializeAsString(), print.SerializeAsString());
+
+  Write("1,2,3\n4,5,6\n7,8,9\n");
+  EXPECT_GT(PrepareAttempt(Job(), model), 0u);
+  EXPECT_EQ(job_->train->size(), 3);
+  EXPECT_EQ(PrepareAttempt(Job(), model), 0u);
+}
+
+// A scheduler that has lost its state gives out the same ids again.
+TEST_F(KeptDataOfAttemptsTest, AnotherJobOfTheSameIdReadsItsOwn) {
+  EXPECT_GT(PrepareAttempt(Job(), MlpModel(2, 4, 10)), 0u);
+  JobSpec other = Job();
+  other.mutable_data()->mutable_feeds(0)->set_scale(0.5);
+  EXPECT_GT(PrepareAttempt(other, MlpModel(2, 4, 10)), 0u);
+  Batch batch;
+  job_->train->Read({0}, &batch);
+  EXPECT_THAT(batch.feeds[0], ElementsAre(0.5f, 1.0f));
+  EXPECT_GT(PrepareAttempt(other, MlpModel(2, 5, 10)), 0u) << "another model";
 }
 
 TEST(PreparedJobTest, AStopEndsTheTakingOfMemory) {
