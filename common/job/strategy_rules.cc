@@ -81,10 +81,6 @@ void CheckFreesValues(const JobSpec& spec, Problems* problems) {
   if (training.recompute_segments() > 1) {
     refuse("training.recompute_segments", training.recompute_segments(), "1");
   }
-  if (spec.wire_type() == WIRE_BFLOAT16 || spec.wire_type() == WIRE_FLOAT16) {
-    refuse("wire_type", WireType_Name(spec.wire_type()),
-           WireType_Name(WIRE_FLOAT32));
-  }
   if (spec.precision() == BFLOAT16 || spec.precision() == FLOAT16) {
     refuse("precision", Precision_Name(spec.precision()), "FLOAT32");
   }

@@ -201,10 +201,9 @@ absl::Status CheckWithSpec(const std::string& field,
         absl::StrCat(mode, ", but ", Strategy_Name(strategy), " is for SYNC"));
   }
   if (regime.wire_type != ElementType::kFloat32 && strategy == SHARDED &&
-      (spec.strategy() != SHARDED || FreesValues(spec))) {
+      spec.strategy() != SHARDED) {
     return Refuse(absl::StrCat(field, ".wire_type"),
-                  "SHARDED is for float32 where a job has not begun with it, "
-                  "and in stage 3");
+                  "SHARDED is for float32 where a job has not begun with it");
   }
   if (!regime.has_ps() && regime.compression.any()) {
     return Refuse(absl::StrCat(field, ".compression"),

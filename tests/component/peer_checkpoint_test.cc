@@ -163,8 +163,14 @@ TEST_F(PeerCheckpointTest, AnMlpGoesOnWithoutATrace) {
 }
 
 // By each strategy from what stage 3 has written, and the other way round.
-TEST_F(PeerCheckpointTest, GatheredValuesGoOnWithoutATrace) {
+class GatheredCheckpointTest : public PeerCheckpointTest {
+ protected:
+  void ExpectNoTrace(WireType wire_type);
+};
+
+void GatheredCheckpointTest::ExpectNoTrace(WireType wire_type) {
   JobSpec spec = Digits("kind: ADAM");
+  spec.set_wire_type(wire_type);
   Initialize("mean*", 0, &spec);
   Initialize("variance*", 1, &spec);
   Initialize("scale*", 1, &spec);
@@ -201,6 +207,14 @@ TEST_F(PeerCheckpointTest, GatheredValuesGoOnWithoutATrace) {
       Train(SHARDED, gathering, kNormalised, written.checkpoints[0]);
   ASSERT_EQ(read.outcome.status, absl::OkStatus());
   EXPECT_TRUE(Bytes(read) == Bytes(reference));
+}
+
+TEST_F(GatheredCheckpointTest, GatheredValuesGoOnWithoutATrace) {
+  ExpectNoTrace(WIRE_FLOAT32);
+}
+
+TEST_F(GatheredCheckpointTest, GatheredValuesOf16BitsGoOnToo) {
+  ExpectNoTrace(WIRE_BFLOAT16);
 }
 
 TEST_F(PeerCheckpointTest, LambWithClippingGoesOnWithoutATrace) {

@@ -142,7 +142,7 @@ absl::Status PlanAmongWorkers(const JobSpec& spec,
     for (const Strategy strategy : strategies) {
       const PeerExchange::Memory one = PeerExchange::MemoryOf(
           update, map, rank, strategy != SHARDED, FreesGradients(spec),
-          ElementTypeOf(spec.wire_type()), copies);
+          FreesValues(spec), ElementTypeOf(spec.wire_type()), copies);
       memory.value_bytes += one.value_bytes;
       memory.slot_bytes += one.slot_bytes;
       memory.gradient_bytes += one.gradient_bytes;

@@ -104,12 +104,6 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
         link->label(), ": blocks are placed on ", map.shard_count(),
         " ranks, the group has ", link->ranks()));
   }
-  if (options.wire_type != ElementType::kFloat32 && options.frees_values) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        link->label(),
-        ": 16 bits on the wire are not for SHARDED, stage 3: values are "
-        "gathered as their owners have them"));
-  }
   if (options.frees_values) {
     SYNCLINE_CHECK(options.frees_gradients && !options.replicates);
     if (tensors.gather_units.size() > UnitGathers::kUnitsMax) {
@@ -125,11 +119,11 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
   }
   SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(
       "parameters, optimizer state and gradients of other ranks",
-      static_cast<uint64_t>(MemoryOf(options.update, map, link->rank(),
-                                     options.replicates,
-                                     options.frees_gradients, options.wire_type,
-                                     CopyRoomOf(options))
-                                .bytes())));
+      static_cast<uint64_t>(
+          MemoryOf(options.update, map, link->rank(), options.replicates,
+                   options.frees_gradients, options.frees_values,
+                   options.wire_type, CopyRoomOf(options))
+              .bytes())));
   std::vector<Bucket> buckets =
       MakeBuckets(map, tensors.first_use, options.buckets);
   auto exchange = std::unique_ptr<PeerExchange>(
@@ -147,8 +141,8 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
 
 PeerExchange::Memory PeerExchange::MemoryOf(
     const DenseUpdater::Options& update, const BlockMap& map, uint32_t rank,
-    bool replicates, bool frees_gradients, ElementType wire_type,
-    const std::optional<CopyRoom>& checkpoints) {
+    bool replicates, bool frees_gradients, bool frees_values,
+    ElementType wire_type, const std::optional<CopyRoom>& checkpoints) {
   std::vector<size_t> here;
   std::vector<size_t> owned;
   for (const Block& block : map.blocks()) {
@@ -171,7 +165,7 @@ PeerExchange::Memory PeerExchange::MemoryOf(
   int64_t travelling = others;
   if (wire_type != ElementType::kFloat32) {
     travelling = (others + (frees_gradients ? 0 : all - own)) / 2;
-    if (!replicates) travelling += all / 2;  // values
+    if (!replicates) travelling += (frees_values ? own : all) / 2;  // values
   }
   memory.gradient_bytes =
       travelling + (reduces ? own : 0) + (replicates ? all - own : 0);
@@ -236,7 +230,7 @@ void PeerExchange::MakeMessages() {
     }
   }
   if (!options_.frees_gradients) narrowed_ = AlignedFloats(narrowed);
-  if (narrows() && divides_values()) {
+  if (rounds_tensors()) {
     values_in_ = AlignedFloats(narrowed);
     values_out_ = AlignedFloats(own);
   }
@@ -381,7 +375,10 @@ void PeerExchange::BeginStep(const Step& step) {
       tensors_.release_values != nullptr) {
     tensors_.release_values();
   }
-  gathers_->Open(clock_);
+  gathers_->Open(
+      clock_,
+      {.whole_to_chief = chief_has_whole_,
+       .trains_whole = !narrows() || std::exchange(has_read_whole_, false)});
 }
 
 void PeerExchange::PullEarly(absl::Span<RowBatch* const>, int64_t) {}
@@ -625,7 +622,7 @@ absl::Status PeerExchange::Wait() {
   // A step that was skipped has written no value.
   if (status.ok() && divides_values()) {
     // A step that has changed nothing leaves whole values that were read.
-    rounds_ = narrows() && step_.pull && !step_.finished &&
+    rounds_ = rounds_tensors() && step_.pull && !step_.finished &&
               (WantsValues() || has_read_whole_);
     status = BringValues();
   } else if (status.ok() && step_.pull) {

@@ -51,7 +51,8 @@ namespace syncline::worker {
 // that has read one makes its next step with whole values. By ALL_REDUCE sums
 // travel whole, so a step sends three quarters of the bytes. By SHARDED values
 // travel rounded, too, so it sends half of them; where the chief reads a cut,
-// every rank sends it what it owns, whole, as in stage 3.
+// every rank sends it what it owns, whole, as in stage 3. There the units of
+// the step behind go to the chief whole, too, which may have read that cut.
 //
 // A cut is where this rank is: in SYNC all ranks have made the same steps, and
 // each has all values. So nobody is held, and ranks that wait for one that
@@ -77,7 +78,7 @@ namespace syncline::worker {
 // ranks for the own blocks, (n - 1) P / n, and, with replicated state, the sums
 // of all blocks, P. With 16 bits on the wire the gradients of the other ranks
 // take half, and those that leave as much as that saves; by SHARDED values on
-// their way take P / 2, too.
+// their way take P / 2, too, and in stage 3 P / 2n.
 class PeerExchange : public ParameterExchange {
  public:
   struct Options {
@@ -88,8 +89,7 @@ class PeerExchange : public ParameterExchange {
     // Steps gather values for each use (DenseTensors.gather_units): SHARDED,
     // stage 3. REQUIRES: frees_gradients.
     bool frees_values = false;
-    // Of gradients, and of the values that are trained with. 16 bits are not
-    // for frees_values: units are gathered as their owners have them.
+    // Of gradients, and of the values that are trained with.
     ElementType wire_type = ElementType::kFloat32;
     DenseUpdater::Options update = {};
     bool needs_total_clocks = false;
@@ -105,8 +105,8 @@ class PeerExchange : public ParameterExchange {
   };
 
   // `map` is OwnedBlocks of `tensors`. Takes all memory. Errors:
-  // InvalidArgument: a map for another number of ranks, or a wire type that
-  // does not go with the strategy; ResourceExhausted.
+  // InvalidArgument: a map for another number of ranks, or too many units;
+  // ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<PeerExchange>> Create(
       Options options, BlockMap map, DenseTensors tensors,
       std::shared_ptr<PeerLink> link);
@@ -130,7 +130,8 @@ class PeerExchange : public ParameterExchange {
   };
   static Memory MemoryOf(const DenseUpdater::Options& update,
                          const BlockMap& map, uint32_t rank, bool replicates,
-                         bool frees_gradients, ElementType wire_type,
+                         bool frees_gradients, bool frees_values,
+                         ElementType wire_type,
                          const std::optional<CopyRoom>& checkpoints);
 
   void Cancel(const absl::Status& reason) override;
@@ -230,6 +231,11 @@ class PeerExchange : public ParameterExchange {
   // Whole values of a block are at its owner alone.
   bool divides_values() const {
     return options_.frees_values || (narrows() && !options_.replicates);
+  }
+  // Values of other owners come rounded into the tensors: by SHARDED, stages 1
+  // and 2, with 16 bits on the wire.
+  bool rounds_tensors() const {
+    return narrows() && !options_.replicates && !options_.frees_values;
   }
   // Of a bucket's gradient, and of its values between owners, as they travel.
   size_t GradientBytes(uint32_t bucket) const {
@@ -411,7 +417,9 @@ class PeerExchange : public ParameterExchange {
   // The next step is made with rounded values, and those in the tensors may be
   // whole. They stay so until nobody reads them any more.
   bool rounds_ = false;
-  bool has_read_whole_ = false;           // and has not rounded them since
+  bool has_read_whole_ = false;  // and has not rounded them since
+  // The same at all ranks: the chief could read a cut here.
+  bool chief_has_whole_ = true;
   bool may_hold_values_ = true;           // the tensors' memory is resident
   std::vector<uint32_t> owned_missing_;   // buckets on their way to the chief
   std::unique_ptr<UnitGathers> gathers_;  // null: steps read the tensors

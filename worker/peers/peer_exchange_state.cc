@@ -62,6 +62,7 @@ void PeerExchange::MakeGathers() {
   UnitGathers::Options options;
   options.units = tensors_.gather_units;
   options.names = tensors_.names;
+  options.wire_type = options_.wire_type;
   options.send = [this](uint32_t to, const PeerTag& tag,
                         absl::Span<const ConstPeerMemory> pieces,
                         std::function<void()> sent) {
@@ -105,8 +106,10 @@ bool PeerExchange::WantsValues() const {
 
 absl::Status PeerExchange::BringValues() {
   const PeerTag tag = TagAt(clock_ + 1, kOwnedValues, 0);
+  chief_has_whole_ =
+      link_->rank() == 0 ? WantsValues() : facts_in_[0]->wants_values != 0;
+  if (!chief_has_whole_) return absl::OkStatus();
   if (link_->rank() != 0) {
-    if (facts_in_[0]->wants_values == 0) return absl::OkStatus();
     for (uint32_t b = 0; b < buckets().size(); ++b) {
       if (!Owns(b)) continue;
       Send(0, {.clock = tag.clock, .kind = tag.kind, .item = b},
@@ -114,7 +117,6 @@ absl::Status PeerExchange::BringValues() {
     }
     return AwaitAll([] { return true; });
   }
-  if (!WantsValues()) return absl::OkStatus();
   may_hold_values_ = true;
   owned_missing_.clear();
   for (uint32_t b = 0; b < buckets().size(); ++b) {
@@ -193,9 +195,9 @@ absl::Status PeerExchange::Pull(int64_t clock) {
 }
 
 void PeerExchange::ShowRounded() {
-  if (narrows() && divides_values()) {
+  if (rounds_tensors()) {
     rounds_ = true;  // a cut here may still be read
-  } else {
+  } else if (!options_.frees_values) {
     reduction_.Show(StepReduction::Shown::kAsSent);
   }
 }

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/base/aligned_buffer.h"
 #include "common/base/crc32c.h"
+#include "common/base/element_type.h"
 #include "common/update/float_source.h"
 #include "common/wire/block_map.h"
 #include "worker/collectives/peer_transport.h"
@@ -90,18 +91,23 @@ PeerMemory WritableBytesOfAll(absl::Span<T> values) {
   return {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(T)};
 }
 
-// The pieces, one after the other; neighbours in memory become one piece.
+// Adds a piece; a neighbour in memory of the last one becomes part of it.
+inline void AddMerged(const ConstPeerMemory& piece,
+                      std::vector<ConstPeerMemory>* merged) {
+  if (!merged->empty() &&
+      merged->back().data + merged->back().size == piece.data) {
+    merged->back().size += piece.size;
+  } else {
+    merged->push_back(piece);
+  }
+}
+
+// The pieces, one after the other.
 inline std::vector<ConstPeerMemory> Merged(
     absl::Span<const absl::Span<const float>> pieces) {
   std::vector<ConstPeerMemory> merged;
   for (const absl::Span<const float> piece : pieces) {
-    const ConstPeerMemory bytes = BytesOfAll(piece);
-    if (!merged.empty() &&
-        merged.back().data + merged.back().size == bytes.data) {
-      merged.back().size += bytes.size;
-    } else {
-      merged.push_back(bytes);
-    }
+    AddMerged(BytesOfAll(piece), &merged);
   }
   return merged;
 }
@@ -121,23 +127,26 @@ inline std::vector<ConstPeerMemory> ValuesOf(const BlockMap& map,
 }
 
 // Puts bytes of that payload, from byte `offset` of it on, to where
-// values_of(tensor) says that a tensor's values begin.
+// values_of(tensor) says that a tensor's values begin. Elements of 16 bits go
+// into the second half of their block's place, where WidenInPlace takes them.
 template <typename ValuesOfTensor>
-void StoreValuesAt(const BlockMap& map, const Bucket& bucket,
+void StoreValuesAt(const BlockMap& map, const Bucket& bucket, ElementType type,
                    ValuesOfTensor values_of, size_t offset,
                    absl::Span<const uint8_t> bytes) {
+  const size_t size = ElementBytes(type);
   while (!bytes.empty()) {
-    const size_t element = offset / sizeof(float);
+    const size_t element = offset / size;
     const auto behind =
         std::upper_bound(bucket.offsets.begin(), bucket.offsets.end(), element);
     const size_t i = static_cast<size_t>(behind - bucket.offsets.begin()) - 1;
     const Block& block = map.blocks()[bucket.blocks[i]];
-    const size_t in_block = offset - bucket.offsets[i] * sizeof(float);
-    const size_t count =
-        std::min(bytes.size(),
-                 static_cast<size_t>(block.count) * sizeof(float) - in_block);
+    const size_t in_block = offset - bucket.offsets[i] * size;
+    const auto elements = static_cast<size_t>(block.count);
+    const size_t count = std::min(bytes.size(), elements * size - in_block);
     float* const to = values_of(block.tensor) + block.offset;
-    std::memcpy(reinterpret_cast<uint8_t*>(to) + in_block, bytes.data(), count);
+    std::memcpy(reinterpret_cast<uint8_t*>(to) +
+                    elements * (sizeof(float) - size) + in_block,
+                bytes.data(), count);
     bytes.remove_prefix(count);
     offset += count;
   }
@@ -148,7 +157,7 @@ inline void StoreValues(const BlockMap& map, const Bucket& bucket,
                         const DenseTensors& tensors, size_t offset,
                         absl::Span<const uint8_t> bytes) {
   StoreValuesAt(
-      map, bucket,
+      map, bucket, ElementType::kFloat32,
       [&](uint32_t tensor) { return tensors.values[tensor].data(); }, offset,
       bytes);
 }

@@ -58,8 +58,6 @@ StepReduction::StepReduction(Options options, BlockMap map,
       sums_(map_.blocks().size()),
       trust_(map_.blocks().size() * 2),
       found_(map_.shard_count()) {
-  SYNCLINE_CHECK(!options_.keeps_values ||
-                 options_.wire_type == ElementType::kFloat32);
   SYNCLINE_CHECK(!options_.keeps_values || !options_.replicates);
   uint32_t next = 0;
   for (uint32_t id = 0; id < map_.blocks().size(); ++id) {

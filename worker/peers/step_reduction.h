@@ -63,8 +63,7 @@ class StepReduction {
     // Values stay in the state of their owners: none are sent to other ranks
     // and none go to the tensors. REQUIRES: not `replicates`.
     bool keeps_values = false;
-    // Of gradients, and of the values that are trained with. REQUIRES:
-    // kFloat32, or not `keeps_values`.
+    // Of gradients, and of the values that are trained with.
     ElementType wire_type = ElementType::kFloat32;
     DenseUpdater::Options update = {};
     // The schedule of the learning rate lacks its end.

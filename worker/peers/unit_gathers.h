@@ -11,6 +11,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/base/aligned_buffer.h"
+#include "common/base/element_type.h"
 #include "worker/collectives/peer_transport.h"
 #include "worker/compute/parameter_gatherer.h"
 #include "worker/peers/block_owners.h"
@@ -32,6 +34,11 @@ namespace syncline::worker {
 // state itself, so values on their way take no memory at their owner. It must
 // not change before they have left: see HasLeft.
 //
+// With 16 bits on the wire, parts are sent from a rounded copy of the own
+// values, and steps read rounded ones, the own too. The chief alone is sent
+// whole ones, in a step before which it could read a cut, and rounds them
+// itself if it has not.
+//
 // All calls come from one thread, but for what callbacks of the transport do.
 class UnitGathers final : public ParameterGatherer {
  public:
@@ -39,6 +46,7 @@ class UnitGathers final : public ParameterGatherer {
     // Tensors by unit; the same at all ranks.
     std::vector<std::vector<int>> units;
     std::vector<std::string> names;  // of tensors, for messages; may be empty
+    ElementType wire_type = ElementType::kFloat32;
     // Sends pieces that stay as they are until `sent`.
     std::function<void(uint32_t to, const PeerTag& tag,
                        absl::Span<const ConstPeerMemory> pieces,
@@ -52,6 +60,11 @@ class UnitGathers final : public ParameterGatherer {
                                absl::FunctionRef<std::string()> missing)>
         await;
   };
+  // How a step's values come, where they travel in 16 bits.
+  struct Form {
+    bool whole_to_chief = true;  // the same at all ranks
+    bool trains_whole = true;    // false at all ranks but the chief
+  };
   // More units have no room among the messages of a transport.
   static constexpr size_t kUnitsMax = 1 << 14;
 
@@ -59,8 +72,9 @@ class UnitGathers final : public ParameterGatherer {
   // callbacks of the link's messages end before it does.
   UnitGathers(Options options, const StepReduction* reduction, PeerLink* link);
 
-  // A step begins. REQUIRES: all_here(), and the state has the values.
-  void Open(int64_t clock);
+  // A step begins. REQUIRES: all_here(), what was sent has left, and the state
+  // has the values.
+  void Open(int64_t clock, const Form& form);
   void Begin(int unit, absl::Span<float* const> to) override;
   absl::Status Await(int unit) override;
   void Release(int) override {}
@@ -85,7 +99,7 @@ class UnitGathers final : public ParameterGatherer {
     std::vector<float*> to;                    // by tensor of the unit
     bool is_asked = false;                     // in this step
     std::atomic<int> coming{0};                // parts
-    std::atomic<int> leaving{0};               // messages with the own part
+    std::atomic<int> leaving{0};  // messages of the state's own memory
   };
   const BlockMap& map() const { return reduction_.map(); }
   PeerTag TagOf(size_t unit) const {
@@ -94,6 +108,23 @@ class UnitGathers final : public ParameterGatherer {
             .item = static_cast<uint32_t>(unit)};
   }
   void CutParts(size_t unit);
+  bool narrows() const { return options_.wire_type != ElementType::kFloat32; }
+  // As a rank's part of the open step travels to another rank.
+  ElementType TypeTo(uint32_t rank) const {
+    return rank == 0 && form_.whole_to_chief ? ElementType::kFloat32
+                                             : options_.wire_type;
+  }
+  // The copy of an own block.
+  uint16_t* RoundedOf(uint32_t block) {
+    return reinterpret_cast<uint16_t*>(rounded_.data()) +
+           rounded_offsets_[block];
+  }
+  // Rounds the own values into the copy.
+  void RoundOwn();
+  // The own part, of the state or of its copy.
+  std::vector<ConstPeerMemory> OwnPart(size_t unit, ElementType type);
+  // Makes the step's values of what has come from others.
+  void Widen(size_t unit);
   // The place of a tensor's values in the unit's memory.
   float* PlaceOf(size_t unit, uint32_t tensor) const;
   void CopyOwn(size_t unit);
@@ -106,7 +137,10 @@ class UnitGathers final : public ParameterGatherer {
   PeerLink& link_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<std::vector<size_t>> units_of_bucket_;
+  AlignedFloats rounded_;                // own values, block by block
+  std::vector<size_t> rounded_offsets_;  // by block of the map, in elements
   int64_t clock_ = -1;
+  Form form_;
   std::atomic<int> coming_{0};  // parts
 };
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 
 #include "absl/types/span.h"
@@ -30,6 +31,22 @@ inline void CopyAsSent(ElementType type, const float* values, float* out,
     values += n;
     out += n;
     count -= n;
+  }
+}
+
+// `count` elements of 16 bits, in the second half of the memory of so many
+// floats, become these floats. Piece [i, i + n) is read before it is written,
+// and ends at byte 4 (i + n), where the next one is read from byte
+// 2 (count + i + n) on, which is not less.
+inline void WidenInPlace(ElementType type, float* values, size_t count) {
+  uint16_t piece[DenseUpdater::kPieceElements];
+  const auto* const elements =
+      reinterpret_cast<const uint8_t*>(values) + count * sizeof(uint16_t);
+  for (size_t first = 0; first < count; first += std::size(piece)) {
+    const size_t n = std::min(count - first, std::size(piece));
+    std::memcpy(piece, elements + first * sizeof(uint16_t),
+                n * sizeof(uint16_t));
+    Widen(type, piece, values + first, n);
   }
 }
 

@@ -79,10 +79,6 @@ TEST(StrategyRulesTest, RefusesWhatDoesNotGoWithIt) {
        "staleness_bound: 2 }",
        "consistency.mode: BOUNDED_STALENESS does not go with SHARDED, which "
        "takes SYNC; use PARAMETER_SERVER"},
-      {"strategy: SHARDED sharding { stage: 3 } wire_type: WIRE_FLOAT16",
-       "wire_type: WIRE_FLOAT16 is not built for SHARDED, stage 3, which "
-       "gathers values for each use; use WIRE_FLOAT32, or sharding { stage: 2 "
-       "}"},
       {"strategy: ALL_REDUCE sharding { stage: 1 }",
        "sharding: has no meaning for ALL_REDUCE, only for SHARDED"},
       {"sharding {}",

@@ -125,7 +125,7 @@ TEST(JobRegimesTest, RefusesWhatIsNotBuiltByName) {
   regime.set_strategy(SHARDED);
   EXPECT_EQ(ErrorOf(regime),
             at + "wire_type: SHARDED is for float32 where a job has not begun "
-                 "with it, and in stage 3");
+                 "with it");
   regime.set_strategy(ALL_REDUCE);
   regime.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
   EXPECT_EQ(ErrorOf(regime),

@@ -340,7 +340,8 @@ TEST(JobPlannerTest, GatheredValuesTakeAShareAndTwoUnits) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
     most = std::max(most, PeerExchange::MemoryOf(
                               update, map, rank, /*replicates=*/false,
-                              /*frees_gradients=*/true, ElementType::kFloat32,
+                              /*frees_gradients=*/true, /*frees_values=*/true,
+                              ElementType::kFloat32,
                               /*checkpoints=*/{})
                               .bytes());
   }
