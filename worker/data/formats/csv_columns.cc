@@ -112,7 +112,7 @@ std::optional<Header> ReadHeader(const CsvSource& source,
   while (true) {
     const absl::StatusOr<bool> more = reader->Next(&line);
     if (!more.ok() || !*more) return std::nullopt;
-    if (!absl::StripAsciiWhitespace(line).empty()) break;
+    if (!IsBlankLine(line, CsvDelimiter(source))) break;
   }
   std::vector<Column> columns;
   if (!SplitColumns(line, CsvDelimiter(source), &columns).ok()) {
@@ -176,6 +176,11 @@ absl::Status SplitColumns(absl::string_view line, char delimiter,
     }
     begin = end + 1;
   }
+}
+
+bool IsBlankLine(absl::string_view line, char delimiter) {
+  return absl::StripAsciiWhitespace(line).empty() &&
+         !absl::StrContains(line, delimiter);
 }
 
 char CsvDelimiter(const CsvSource& source) {

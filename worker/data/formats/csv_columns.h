@@ -31,6 +31,10 @@ absl::Status SplitColumns(absl::string_view line, char delimiter,
 // The delimiter of a source; comma if it names none.
 char CsvDelimiter(const CsvSource& source);
 
+// True for a line that is none of the data. Tabs or blanks that stand between
+// empty columns make a line.
+bool IsBlankLine(absl::string_view line, char delimiter);
+
 // Advice if `line` is one column for want of its delimiter: the field to set.
 // Empty: it is not.
 std::string DelimiterHint(absl::string_view line, char delimiter,

@@ -132,12 +132,6 @@ class CsvLoader {
         fields_(fields),
         table_(std::make_unique<CsvTable>()) {}
 
-  // Tabs that stand between empty columns make a sample.
-  bool IsBlank(absl::string_view line) const {
-    return absl::StripAsciiWhitespace(line).empty() &&
-           (delimiter_ != '\t' || !absl::StrContains(line, '\t'));
-  }
-
   absl::Status AddFile(const DataFile& file) {
     SYNCLINE_ASSIGN_OR_RETURN(LineReader reader, LineReader::Open(file));
     bool header_is_next = has_header_;
@@ -145,7 +139,7 @@ class CsvLoader {
     while (true) {
       SYNCLINE_ASSIGN_OR_RETURN(const bool more, reader.Next(&line));
       if (!more) return absl::OkStatus();
-      if (IsBlank(line)) continue;
+      if (IsBlankLine(line, delimiter_)) continue;
       const absl::Status split = SplitColumns(line, delimiter_, &columns_);
       if (!split.ok()) {
         return absl::InvalidArgumentError(

@@ -212,6 +212,9 @@ TEST_F(CsvTableTest, DelimitersLineEndsAndBlankLines) {
   EXPECT_EQ((*tabs)->Where(0, 1), Path("t.csv:4"));
   // Two columns without a value, not a blank line.
   EXPECT_THAT(Error("1\t2\n\t\n", {"0:2"}), HasSubstr(Path("t.csv:2")));
+  source_.set_delimiter(" ");
+  EXPECT_THAT(Error("1 2\n \n", {"0:2"}), HasSubstr(Path("t.csv:2")));
+  source_.set_delimiter("\t");
   source_.set_delimiter(";");
   const auto semicolons = Load(" 1 ;+2\n", {"0:2"});
   ASSERT_TRUE(semicolons.ok()) << semicolons.status();
