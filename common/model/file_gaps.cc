@@ -1,6 +1,7 @@
 #include "common/model/file_gaps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/model/graph/describe.h"
 #include "common/model/graph/gradient_flow.h"
+#include "common/model/graph/resize.h"
 #include "common/model/graph/value_index.h"
 #include "common/model/import/export_record.h"
 #include "common/model/import/training_mode.h"
@@ -34,6 +36,7 @@ class GapFinder {
     FindScaledEmbeddings();
     FindBlocks();
     FindInferenceMode();
+    FindCornersOfFractions();
     return std::move(lines_);
   }
 
@@ -201,6 +204,58 @@ class GapFinder {
         Quote(first), count == 1 ? "" : ", ...",
         ") follow. To keep them, as PyTorch's eval() does, name them in "
         "model.freeze"));
+  }
+
+  void FindCornersOfFractions() {
+    for (const Node& node : graph_.nodes) {
+      if (node.op_type != "Resize" || node.Int(kWholeSizes, 0) != 0 ||
+          node.String("coordinate_transformation_mode", "half_pixel") !=
+              "align_corners") {
+        continue;
+      }
+      for (const auto& [axis, scale] : ScalesOf(node)) {
+        const int64_t in = graph_.values[node.inputs[0]].dims[axis];
+        const int64_t out = graph_.values[node.outputs[0]].dims[axis];
+        const double size = static_cast<double>(in) * scale;
+        if (in <= 0 || out <= 0 || std::abs(size - out) < 1e-4 * size) continue;
+        lines_.push_back(absl::StrCat(
+            "model: ",
+            DescribeNode(node.name, node.op_type, graph_.opset_version),
+            " scales dimension ", axis, " by ", scale, ", from ", in, " to ",
+            out, ", with align_corners: ", "its last place is at ", scale,
+            " x ", in,
+            " - 1 here, as in "
+            "ONNX's own tests, and at ",
+            out,
+            " - 1 in ONNX Runtime, which "
+            "computes other values. With sizes in place of scales both agree"));
+        break;
+      }
+    }
+  }
+
+  // By axis, as far as the file has them.
+  std::vector<std::pair<size_t, float>> ScalesOf(const Node& node) const {
+    constexpr size_t kScales = 2;
+    std::vector<std::pair<size_t, float>> scales;
+    if (node.inputs.size() <= kScales || node.inputs[kScales] == kNoValue) {
+      return scales;
+    }
+    const int initializer = graph_.values[node.inputs[kScales]].initializer;
+    if (initializer < 0) return scales;
+    const ConstantTensor& tensor = graph_.initializers[initializer].tensor;
+    if (tensor.dtype != DType::kFloat32 || tensor.bytes.empty()) return scales;
+    const auto rank =
+        static_cast<int64_t>(graph_.values[node.inputs[0]].dims.size());
+    const std::vector<int64_t> axes = node.Ints("axes");
+    for (size_t i = 0; i < tensor.floats().size(); ++i) {
+      int64_t axis = static_cast<int64_t>(i);
+      if (!axes.empty()) axis = i < axes.size() ? axes[i] : rank;
+      if (axis < 0) axis += rank;
+      if (axis < 0 || axis >= rank) continue;
+      scales.emplace_back(static_cast<size_t>(axis), tensor.floats()[i]);
+    }
+    return scales;
   }
 
   const Graph& graph_;

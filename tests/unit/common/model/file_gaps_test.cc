@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/job_spec_validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -140,6 +141,41 @@ TEST(FileGapsTest, InferenceModeThatTrainsByBatchesIsSaid) {
   EXPECT_THAT(
       FoundIn(kNorm, {}, R"(model { freeze: "m" freeze: "v" })").warnings,
       ::testing::Not(::testing::Contains(HasSubstr("inference mode"))));
+}
+
+// A dimension of 5 times `scale`, in a file of `producer`.
+std::vector<std::string> WarningsOfCorners(const std::string& scale,
+                                           const std::string& producer,
+                                           const std::string& coordinates) {
+  const std::string text = absl::StrCat(
+      R"(<ir_version: 8, opset_import: ["" : 15], producer_name: ")", producer,
+      R"(">
+g (float[N,2] x) => (float[N,2] y)
+<float[2,5] w = {1,2,3,4,5,6,7,8,9,10}, float[2] s = {1,)",
+      scale, R"(}>
+{ m = MatMul(x, w)
+  r = Resize<coordinate_transformation_mode = ")",
+      coordinates, R"(", mode = "linear">(m, , s)
+  a = ReduceMean<axes = [1], keepdims = 1>(r)
+  y = Concat<axis = 1>(a, a) })");
+  return FoundIn(text, {}).warnings;
+}
+
+// ONNX Runtime takes the whole size there, as PyTorch does.
+TEST(FileGapsTest, CornersThatOnnxRuntimePutsElsewhereAreSaid) {
+  const auto is_said = ::testing::Contains(
+      AllOf(HasSubstr("dimension 1 by 0.7, from 5 to 3"),
+            HasSubstr("ONNX Runtime"), HasSubstr("sizes in place of scales")));
+  EXPECT_THAT(WarningsOfCorners("0.7", "tf2onnx", "align_corners"), is_said);
+  EXPECT_THAT(WarningsOfCorners("0.7", "pytorch", "align_corners"),
+              ::testing::Not(is_said));
+  EXPECT_THAT(WarningsOfCorners("0.7", "tf2onnx", "half_pixel"),
+              ::testing::Not(is_said));
+  for (const char* const whole : {"0.6", "2", "1.4"}) {
+    EXPECT_THAT(WarningsOfCorners(whole, "tf2onnx", "align_corners"),
+                ::testing::Not(::testing::Contains(HasSubstr("ONNX Runtime"))))
+        << whole;
+  }
 }
 
 }  // namespace
