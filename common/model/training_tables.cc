@@ -174,17 +174,25 @@ std::vector<std::string> DescribePaddingRows(
       const bool is_one_id = absl::c_all_of(
           absl::MakeSpan(dims).subspan(std::min<size_t>(1, dims.size())),
           [](int64_t dim) { return dim == 1; });
-      if (padding >= 0 || padding < -table.rows || is_one_id ||
+      const bool is_row = padding >= 0 && padding < table.rows;
+      if (table.rows == 0 || is_row || is_one_id ||
           !IsListField(spec.data().train(), feed.field())) {
         continue;
       }
+      const std::string what =
+          padding < 0 && padding >= -table.rows
+              ? absl::StrCat("takes it for row ", table.rows + padding, " of ",
+                             table.rows,
+                             ", so whoever pads batches for that model with it "
+                             "gets other scores")
+              : absl::StrCat("has ", table.rows,
+                             " rows, and fails on batches that are padded "
+                             "with it");
       lines.push_back(absl::StrCat(
           "data.feeds[", lookup.feed, "].padding: ", padding,
           " stands for no row of table ", Quote(table.name),
-          " in this job; Gather, in the exported model, takes it for row ",
-          table.rows + padding, " of ", table.rows,
-          ", so whoever pads batches for that model with it gets other "
-          "scores. A number from 0 on that is no id, as 0 with ids from 1, is "
+          " in this job; Gather, in the exported model, ", what,
+          ". A number from 0 on that is no id, as 0 with ids from 1, is "
           "exported as a row of zeros"));
     }
   }

@@ -270,6 +270,10 @@ class MappedTable : public Dataset {
     CutToBucket(indices, batch);
     CountPadding(indices, batch);
   }
+  int64_t CountIds(int feed, int64_t id) const override {
+    const FeedMap& of = mapping_.feeds[feed];
+    return of.integers && !of.is_length ? table_->CountIds(of.field, id) : 0;
+  }
   void WillRead(const SampleRange& samples) const override {
     table_->WillRead(samples.first, samples.count);
   }

@@ -92,12 +92,12 @@ void RowBatch::NumberKeys(const Batch& batch) {
                    static_cast<size_t>(lookup.ids_per_sample * batch.size));
     positions_[l].resize(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) {
-      if (lookup.padding == ids[i]) {
+      const bool is_from_end = ids[i] < 0 && ids[i] >= -options_.rows;
+      const int64_t key = is_from_end ? ids[i] + options_.rows : ids[i];
+      if (lookup.padding == ids[i] || lookup.padding == key) {
         positions_[l][i] = 0;
         continue;
       }
-      const bool is_from_end = ids[i] < 0 && ids[i] >= -options_.rows;
-      const int64_t key = is_from_end ? ids[i] + options_.rows : ids[i];
       bool is_new = false;
       const uint32_t number =
           index_.Insert(key, static_cast<uint32_t>(unsorted_.size()), &is_new);

@@ -30,7 +30,8 @@ class RowBatch {
   struct Lookup {
     int feed = 0;                // index into Batch::int_feeds
     int64_t ids_per_sample = 0;  // at most; batches of one length have fewer
-    std::optional<int64_t> padding = {};  // the key that stands for none
+    // The key that stands for none, also where an id counts it from the end.
+    std::optional<int64_t> padding = {};
   };
   struct Options {
     std::string name = {};

@@ -313,6 +313,7 @@ class Preparation {
     if (job_.trains()) {
       job_.train = Open("data.train", data.train(), *shape);
     }
+    if (job_.train != nullptr && job_.is_chief()) WarnOfPaddingIds();
     if (Evaluates() && data.has_test()) {
       job_.test = Open("data.test", data.test(), *shape);
       const absl::Status same = CompareSources(data, options_.data_root);
@@ -323,6 +324,28 @@ class Preparation {
     }
     if (options_.kept_data != nullptr) {
       options_.kept_data->KeepOnly(job_.assignment.job_id(), opened_);
+    }
+  }
+
+  // Lists of ids from 0 with the default padding, 0, lose one id.
+  void WarnOfPaddingIds() {
+    for (const TrainingTable& table : job_.training.tables) {
+      for (const TrainingTable::Lookup& lookup : table.lookups) {
+        const int64_t padding = spec().data().feeds(lookup.feed).padding();
+        int64_t count = job_.train->CountIds(lookup.feed, padding);
+        // Those that count from the end.
+        if (padding >= 0 && padding < table.rows) {
+          count += job_.train->CountIds(lookup.feed, padding - table.rows);
+        }
+        if (count == 0) continue;
+        const std::string field =
+            absl::StrCat("data.feeds[", lookup.feed, "].padding");
+        job_.training.warnings.push_back(absl::StrCat(
+            count, " ids of data.train are ", padding, ", which is ", field,
+            ": they stand for no row of table '", table.name,
+            "' and train none. If that is an id like the others, set ", field,
+            " to a number that is none"));
+      }
     }
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -63,6 +64,11 @@ class CsvTable : public SampleTable {
     if (!where.is_list) return where.width;
     return where.is_integers ? int_lists_[where.begin].length(sample)
                              : float_lists_[where.begin].length(sample);
+  }
+  int64_t CountIds(int field, int64_t id) const override {
+    const Field& where = fields_[field];
+    if (!where.is_list || !where.is_integers) return 0;
+    return absl::c_count(int_lists_[where.begin].values, id);
   }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {

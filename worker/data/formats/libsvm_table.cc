@@ -78,6 +78,10 @@ class LibsvmTable : public SampleTable {
     return IsBag(fields_[field].kind) ? begins_[sample + 1] - begins_[sample]
                                       : fields_[field].width;
   }
+  int64_t CountIds(int field, int64_t id) const override {
+    if (fields_[field].kind != LibsvmField::kIndices) return 0;
+    return std::count(indices_.begin(), indices_.end(), id);
+  }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     switch (fields_[field].kind) {

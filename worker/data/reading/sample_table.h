@@ -59,6 +59,9 @@ class SampleTable {
   virtual int64_t length(int field, int64_t sample) const {
     return width(field);
   }
+  // How often `id` is among the integers of all samples, before padding. 0 for
+  // a field that is never padded.
+  virtual int64_t CountIds(int field, int64_t id) const { return 0; }
   // out[i, :] = value * scale + offset of sample samples[i]; row-major,
   // [samples.size(), width(field)]. REQUIRES: not asked for as integers.
   virtual void Read(int field, absl::Span<const int64_t> samples, float scale,

@@ -95,8 +95,13 @@ TEST(TrainingTablesTest, APaddingThatCountsFromTheEndIsWarnedOf) {
                   "data.feeds[0].padding: -1 stands for no row of table "
                   "'emb' in this job; Gather, in the exported model, takes "
                   "it for row 999 of 1000, so")));
-  feed->set_padding(-1001);  // Gather refuses it
-  EXPECT_THAT(lines(), IsEmpty());
+  for (const int64_t padding : {-1001, 1000}) {  // Gather refuses them
+    feed->set_padding(padding);
+    EXPECT_THAT(lines(),
+                ElementsAre(::testing::HasSubstr(
+                    "Gather, in the exported model, has 1000 rows, and fails "
+                    "on batches that are padded with it. A number from 0")));
+  }
   feed->set_padding(-1);
   feed->set_field("3:8");  // no list
   EXPECT_THAT(lines(), IsEmpty());

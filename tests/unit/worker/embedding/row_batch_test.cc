@@ -195,6 +195,25 @@ TEST(RowBatchTest, NegativeIdsCountFromTheEndOfAFixedTable) {
   EXPECT_EQ(positions[4], 0);
 }
 
+// Gather would read the same row for both, and that is exported as zeros.
+TEST(RowBatchTest, AnIdThatCountsToTheRowOfPaddingIsPadding) {
+  RowBatch::Options options;
+  options.dim = 1;
+  options.samples_max = 1;
+  options.lookups = {{.feed = 0, .ids_per_sample = 4, .padding = 3}};
+  Batch batch;
+  batch.size = 1;
+  batch.int_feeds = {{3, -7, 7, -3}};
+  RowBatch open(options, *TableMap::Create(256, 1));
+  open.Collect(batch);
+  EXPECT_THAT(open.keys(), UnorderedElementsAre(-7, 7, -3));
+  options.rows = 10;
+  RowBatch fixed(options, *TableMap::Create(256, 1));
+  fixed.Collect(batch);
+  EXPECT_THAT(fixed.keys(), ElementsAre(7));
+  EXPECT_THAT(fixed.positions(0), ElementsAre(0, 0, 1, 1));
+}
+
 TEST(RowBatchTest, PaddingMayBeARowOfAFixedTable) {
   RowBatch::Options options;
   options.dim = 1;

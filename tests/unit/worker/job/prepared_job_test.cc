@@ -280,6 +280,44 @@ TEST_F(KeptDataOfAttemptsTest, AnotherJobOfTheSameIdReadsItsOwn) {
   EXPECT_GT(PrepareAttempt(other, MlpModel(2, 5, 10)), 0u) << "another model";
 }
 
+constexpr char kBagModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+bag (int64[N,3] ids, float[8,2] emb, float[2,1] w) => (float[N,1] out) {
+  rows = Gather(emb, ids)
+  mean = ReduceMean<axes: ints = [1], keepdims: int = 0>(rows)
+  out = MatMul(mean, w)
+})";
+
+// Padding is 0 unless the job says otherwise, and 0 is an id of most lists.
+TEST_F(KeptDataOfAttemptsTest, IdsThatPassForPaddingAreWarnedOf) {
+  Write("0|2,1\n3,0\n-8,1\n");
+  JobSpec spec = DigitsJob();
+  spec.mutable_model()->clear_initialize();
+  spec.mutable_model()->add_initialize()->set_pattern("w");
+  spec.mutable_model()->mutable_initialize(0)->set_scheme(
+      InitializerRule::HE_NORMAL);
+  spec.add_tables()->set_name("emb");
+  DataSpec* const data = spec.mutable_data();
+  CsvSource* const csv = data->mutable_train()->mutable_csv();
+  csv->set_path(dir_.File("data.csv"));
+  csv->set_list_delimiter("|");
+  Feed* const feed = data->mutable_feeds(0);
+  feed->Clear();
+  feed->set_input("ids");
+  feed->set_field("0");
+  data->mutable_label()->set_field("1");
+  spec.mutable_loss()->set_kind(LossSpec::SIGMOID_CROSS_ENTROPY);
+  PrepareAttempt(spec, kBagModel);
+  EXPECT_THAT(
+      job_->training.warnings,
+      ElementsAre("2 ids of data.train are 0, which is data.feeds[0].padding: "
+                  "they stand for no row of table 'emb' and train none. If "
+                  "that is an id like the others, set data.feeds[0].padding to "
+                  "a number that is none"));
+  feed->set_padding(7);
+  PrepareAttempt(spec, kBagModel);
+  EXPECT_THAT(job_->training.warnings, ElementsAre());
+}
+
 TEST(PreparedJobTest, AStopEndsTheTakingOfMemory) {
   int asked = 0;
   // The arrays of parameters and of gradients are asked for once each; the

@@ -131,6 +131,19 @@ TEST_F(CsvTableTest, ColumnsMayHoldLists) {
   EXPECT_THAT(again, ElementsAre(6, 5, -1, -1, -1));
 }
 
+TEST_F(CsvTableTest, CountsIdsOfLists) {
+  source_.set_list_delimiter("|");
+  FieldRequest ids = List("1", 3, true);
+  ids.padding = 0;
+  FieldRequest numbers = List("1", 3, false);
+  const auto table =
+      Load("1,0|2\n1,\n1,3|0|0\n", {ids, numbers, Integers("0")});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ((*table)->CountIds(0, 0), 3);
+  EXPECT_EQ((*table)->CountIds(1, 0), 0) << "no ids";
+  EXPECT_EQ((*table)->CountIds(2, 1), 0) << "not padded";
+}
+
 TEST_F(CsvTableTest, NamesWhatIsWrongInAList) {
   source_.set_list_delimiter("|");
   EXPECT_THAT(Error("1,2|3\n1,2|x\n", {List("1", 3, true)}),

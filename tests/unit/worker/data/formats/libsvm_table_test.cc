@@ -137,6 +137,14 @@ TEST_F(PaddedLibsvmTest, BagsArePaddedToTheirWidth) {
   EXPECT_THAT(Values(**table, 2, {0, 1}), ElementsAre(1, 0));
 }
 
+TEST_F(PaddedLibsvmTest, CountsIndices) {
+  const auto table = LoadPadded("1 1:0.5 4:2\n0\n0 4:1\n");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ((*table)->CountIds(0, 4), 2);
+  EXPECT_EQ((*table)->CountIds(0, -7), 0) << "padding is none of them";
+  EXPECT_EQ((*table)->CountIds(1, 4), 0);
+}
+
 TEST_F(PaddedLibsvmTest, NamesTheLineThatIsTooLong) {
   EXPECT_EQ(LoadPadded("1 1:1\n1 1:1 2:1 3:1 4:1\n").status().message(),
             Path("t.svm:2: 4 values, but the graph input takes at most 3"));
