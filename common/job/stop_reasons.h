@@ -5,7 +5,7 @@ namespace syncline {
 
 // Reasons of StopJob that a member acts upon.
 
-// Of a worker of a job that ends early: whatever it was about to store is no
+// Stops a worker of a job that ends early: whatever it was about to store is no
 // result of the job.
 inline constexpr char kJobEndsEarly[] = "the job ends early";
 

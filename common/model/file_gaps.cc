@@ -222,19 +222,16 @@ class GapFinder {
             "model: ",
             DescribeNode(node.name, node.op_type, graph_.opset_version),
             " scales dimension ", axis, " by ", scale, ", from ", in, " to ",
-            out, ", with align_corners: ", "its last place is at ", scale,
-            " x ", in,
-            " - 1 here, as in "
-            "ONNX's own tests, and at ",
-            out,
-            " - 1 in ONNX Runtime, which "
-            "computes other values. With sizes in place of scales both agree"));
+            out, ", with align_corners: its last place is at ", scale, " x ",
+            in, " - 1 here, as in ONNX's own tests, and at ", out,
+            " - 1 in ONNX Runtime, which computes other values. With sizes in "
+            "place of scales both agree"));
         break;
       }
     }
   }
 
-  // By axis, as far as the file has them.
+  // A Resize node's scales by axis; none where the file has no constant ones.
   std::vector<std::pair<size_t, float>> ScalesOf(const Node& node) const {
     constexpr size_t kScales = 2;
     std::vector<std::pair<size_t, float>> scales;

@@ -16,8 +16,10 @@
 namespace syncline::worker {
 
 // The data that a worker has read for a job, for the job's next attempt: after
-// a loss the members that are left need not read them again. Of one job at a
-// time. Thread-safe.
+// a loss the members that are left need not read them again. It has the data of
+// one job at a time. A data set that is forgotten is freed, by the thread that
+// forgets it, unless an attempt still uses it. Thread-safe; calls do not wait
+// for that.
 class KeptData {
  public:
   struct Source {
@@ -32,12 +34,14 @@ class KeptData {
   void Forget(absl::string_view job_id) ABSL_LOCKS_EXCLUDED(mu_);
   void ForgetAll() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What was kept of that version. `field` is the source's name in the job,
-  // "data.train"; `version` is all that the dataset is made from. Another
-  // version is forgotten: its memory is needed for what is to be read.
+  // Returns the source that was kept of a field of the job ("data.train") if it
+  // is of this version, which is all that the data set is made from. One of
+  // another version is forgotten: its memory is needed for what is to be read.
   std::optional<Source> Find(absl::string_view job_id, const std::string& field,
                              absl::string_view version)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // Replaces what was kept of the field. Nothing is kept of a job that has not
+  // begun, or was forgotten.
   void Keep(absl::string_view job_id, const std::string& field,
             const std::string& version, Source source) ABSL_LOCKS_EXCLUDED(mu_);
   // Forgets the sources that the attempt does not use.
@@ -49,8 +53,8 @@ class KeptData {
     std::string version;
     Source source;
   };
-  // Out of the lock: large data take a while to free.
   using Sources = std::map<std::string, Versioned>;  // by field
+  // Returns what was kept, to be freed behind the lock: that takes a while.
   Sources Take(absl::string_view next_job_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -109,7 +109,7 @@ class UnitGathers final : public ParameterGatherer {
   }
   void CutParts(size_t unit);
   bool narrows() const { return options_.wire_type != ElementType::kFloat32; }
-  // As a rank's part of the open step travels to another rank.
+  // The type in which values travel to `rank` in the open step.
   ElementType TypeTo(uint32_t rank) const {
     return rank == 0 && form_.whole_to_chief ? ElementType::kFloat32
                                              : options_.wire_type;

@@ -24,11 +24,11 @@
 namespace syncline::worker {
 namespace {
 
-// Of a job that waits for its next attempt. Most begin within seconds; other
-// processes of the host may need the memory.
+// The data of a job are kept so long for its next attempt, which mostly begins
+// within seconds; other processes of the host may need the memory.
 constexpr absl::Duration kDataKeptFor = absl::Seconds(15);
 
-// The job that is stopped is to begin again.
+// True if the job that is stopped is to begin again.
 bool GoesOn(const StopJob& stop) {
   return absl::StartsWith(stop.reason(), kJobGoesBack);
 }

@@ -106,7 +106,7 @@ TEST(SteadyEventEngineTest, IsWhatGrpcGets) {
   const std::unique_ptr<EventEngine> engine = CreateEventEngine();
   EXPECT_TRUE(engine->Cancel(cancelled));
   EXPECT_FALSE(engine->Cancel(cancelled));
-  // What is due at the same time, as behind a stall, has no order.
+  // Timers that are due at the same time, as behind a stall, run in no order.
   EXPECT_THAT(record.Await(3), UnorderedElementsAre('a', 'b', 'c'));
   EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(500));
   EXPECT_FALSE(engine->Cancel(
