@@ -43,7 +43,9 @@ void FillData(DataSpec* data) {
     if (feed.scale() == 0) feed.set_scale(1);
   }
   data->mutable_label()->set_field(LabelField(data->label()));
-  data->set_sharing(DataSpec::STATIC);
+  if (data->sharing() == DataSpec::SHARING_UNSPECIFIED) {
+    data->set_sharing(DataSpec::STATIC);
+  }
   if (!data->has_shuffle()) data->set_shuffle(true);
 }
 

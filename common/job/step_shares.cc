@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/job/lease_rules.h"
+
 namespace syncline {
 namespace {
 
@@ -9,7 +11,9 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
-StepShares SharesOf(const TrainingSpec& training, uint32_t workers) {
+StepShares SharesOf(const JobSpec& spec, uint32_t workers) {
+  const TrainingSpec& training = spec.training();
+  if (LeasesData(spec)) workers = 1;
   const int64_t batch = training.batch_size();
   // 0 in what a scheduler of before they were known fills in.
   const int64_t micro_batches = std::max<int64_t>(1, training.micro_batches());
@@ -25,12 +29,12 @@ StepShares SharesOf(const TrainingSpec& training, uint32_t workers) {
 }
 
 StepShares SharesOf(const JobSpec& spec) {
-  return SharesOf(spec.training(), std::max(1u, spec.resources().workers()));
+  return SharesOf(spec, std::max(1u, spec.resources().workers()));
 }
 
 JobSpec SpecForWorkers(JobSpec spec, uint32_t workers) {
   if (spec.resources().workers() == workers) return spec;
-  if (spec.training().global_batch() == 0) {
+  if (spec.training().global_batch() == 0 && !LeasesData(spec)) {
     spec.mutable_training()->set_global_batch(spec.training().batch_size() *
                                               spec.resources().workers());
   }

@@ -13,7 +13,8 @@ namespace syncline {
 // number of workers. Of n samples rank r of W has [n * r / W, n * (r + 1) / W):
 // shares differ by one at most. A share that is larger than what a worker
 // computes at once (batch_size / micro_batches) is computed in parts. Without
-// global_batch each worker has batch_size samples, in micro_batches parts.
+// global_batch each worker has batch_size samples, in micro_batches parts. With
+// leased data (lease_rules.h) a clock is one worker's, of batch_size samples.
 
 struct StepShares {
   int64_t samples = 0;  // of a full clock, over all workers
@@ -21,8 +22,8 @@ struct StepShares {
   int64_t parts = 1;    // that such a share is computed in
 };
 
-// REQUIRES: `training` has its defaults, workers > 0.
-StepShares SharesOf(const TrainingSpec& training, uint32_t workers);
+// REQUIRES: `spec` has its defaults, workers > 0.
+StepShares SharesOf(const JobSpec& spec, uint32_t workers);
 // By resources.workers. REQUIRES: `spec` has its defaults.
 StepShares SharesOf(const JobSpec& spec);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "common/base/incarnation.h"
+#include "common/job/lease_rules.h"
 #include "common/job/step_shares.h"
 
 namespace syncline::scheduler {
@@ -79,11 +80,11 @@ std::string StepWarning(const JobStatus& job, uint64_t train_samples) {
   const JobSpec spec = SpecForWorkers(job.spec(), workers);
   const TrainingSpec& training = spec.training();
   const auto samples =
-      static_cast<uint64_t>(SharesOf(training, std::max(1u, workers)).samples);
+      static_cast<uint64_t>(SharesOf(spec, std::max(1u, workers)).samples);
   if (train_samples == 0 || train_samples >= samples) return "";
   return absl::StrCat(
       "\nwarning: a step takes ", samples, " samples (",
-      CountText(workers, "worker"),
+      LeasesData(spec) ? "of one worker" : CountText(workers, "worker"),
       training.global_batch() > 0
           ? absl::StrCat(", training.global_batch ", training.global_batch())
           : absl::StrCat(", training.batch_size ", training.batch_size()),

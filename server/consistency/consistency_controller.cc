@@ -62,6 +62,9 @@ ConsistencyController::ConsistencyController(Options options)
   SYNCLINE_CHECK(!options_.workers.empty() && options_.block_count > 0 &&
                  options_.slot_count <= options_.block_count);
   workers_.assign(options_.workers.size(), PushLedger(options_.block_count));
+  if (options_.deals_clocks) {
+    leased_.emplace(static_cast<uint32_t>(workers_.size()));
+  }
   BeginStretch(0);
 }
 
@@ -132,6 +135,10 @@ absl::Status ConsistencyController::AnnounceCut(
       return absl::FailedPreconditionError(
           absl::StrCat(options_.label, ": ", moving->Name(),
                        " is held: the state of this shard moves"));
+    }
+    if (use == CutUse::kRouting && options_.leases) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options_.label, ": the shards of a job with leased data stay"));
     }
     if (use == CutUse::kRegime) {
       SYNCLINE_RETURN_IF_ERROR(CheckRegimeCut(clocks, regime));
@@ -395,12 +402,8 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
                     " by ", options_.caller(call.rank).name,
                     ", which finished with clock ", worker.closed() - 1)),
                 out);
-  } else if (absl::Status valid = worker.CheckOpenPush(*call.push);
-             !valid.ok()) {
-    return Fail(call.token,
-                Annotate(valid, absl::StrCat(options_.label, ": push by ",
-                                             options_.caller(call.rank).name)),
-                out);
+  } else if (absl::Status valid = CheckOpenPush(call); !valid.ok()) {
+    return Fail(call.token, std::move(valid), out);
   } else {
     Deliver(call, out);
   }
@@ -413,10 +416,21 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
   StartPull(std::move(call), out);
 }
 
+absl::Status ConsistencyController::CheckOpenPush(const ShardCall& call) const {
+  const PushLedger& worker = workers_[call.rank];
+  const std::string& name = options_.caller(call.rank).name;
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(worker.CheckOpenPush(*call.push),
+               absl::StrCat(options_.label, ": push by ", name)));
+  if (!leased_.has_value() || worker.started()) return absl::OkStatus();
+  return Annotate(leased_->Check(call.rank, name, *call.push), options_.label);
+}
+
 void ConsistencyController::Deliver(const ShardCall& call, ShardActions* out) {
   const PushFacts& push = *call.push;
   PushLedger& worker = workers_[call.rank];
   if (worker.Open(push)) {
+    if (leased_.has_value()) leased_->Deal(call.rank);
     if (in_sync_) {
       sync_.OnStarted(call.rank, push);
     } else if (push.non_finite) {
@@ -546,6 +560,10 @@ void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
   const int64_t min = leaves_behind && options_.is_worker(call.rank)
                           ? behind_[call.rank].applied
                           : min_clock();
+  int64_t open_clock = leaves_behind ? sync_.clock() : 0;
+  if (leased_.has_value() && options_.is_worker(call.rank)) {
+    open_clock = leased_->Next(call.rank);
+  }
   out->push_back(
       {.kind = Kind::kRead,
        .token = call.token,
@@ -554,7 +572,7 @@ void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
        .max_clock = max_clock(),
        .skipped_through = sync_.SkippedThrough(
            call.pull->cut_id != 0 ? sync_.clock() : call.pull->clock),
-       .open_clock = leaves_behind ? sync_.clock() : 0});
+       .open_clock = open_clock});
 }
 
 void ConsistencyController::RunParkedPulls(ShardActions* out) {

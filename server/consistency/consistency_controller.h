@@ -17,6 +17,7 @@
 #include "server/consistency/consistency_options.h"
 #include "server/consistency/controller_state.h"
 #include "server/consistency/cut_schedule.h"
+#include "server/consistency/leased_clocks.h"
 #include "server/consistency/push_ledger.h"
 #include "server/consistency/shard_action.h"
 #include "server/consistency/shard_call.h"
@@ -142,9 +143,10 @@ class ConsistencyController {
   absl::StatusOr<ControllerState> Export(uint64_t cut_id) const;
   // OK before the first call. Errors: FailedPrecondition; the status of Close.
   absl::Status CheckFresh() const;
-  // A job that began with a state has `total_clocks` of them: workers that had
-  // finished below it, in a shorter job, go on. REQUIRES: no push was accepted
-  // since Import.
+  // The job has `total_clocks` of them. Workers of a job that began with a
+  // state and had finished below it, in a shorter job, go on; with leases each
+  // has its first one from here on. REQUIRES: no push was accepted since
+  // Import.
   void GoOnTo(int64_t total_clocks);
   // Goes on from a state that a controller of the same workers has exported,
   // as if this one had seen their calls. `now`: for moved_at. With
@@ -274,6 +276,10 @@ class ConsistencyController {
   // The next clock of SYNC begins.
   void BeginSyncClock();
 
+  void BeginLeases(int64_t total_clocks);
+  // A push of the worker's open clock.
+  absl::Status CheckOpenPush(const ShardCall& call) const;
+
   // Clocks that end without some workers (consistency_controller_quorum.cc).
   // The worker's gradient of this closed clock is not applied, and will not be.
   bool IsDropped(uint32_t rank, int64_t clock) const;
@@ -336,6 +342,7 @@ class ConsistencyController {
   // The stretch of clocks that the shard takes now, up to where SYNC begins or
   // ends.
   bool in_sync_ = false;
+  std::optional<LeasedClocks> leased_;  // where the shard deals clocks
   int64_t stretch_begin_ = 0;
   int64_t stretch_end_ = 0;
   SyncClock sync_;  // while in_sync_

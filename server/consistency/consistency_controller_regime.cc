@@ -19,7 +19,7 @@ absl::Status ConsistencyController::OnRegime(const TrainingRegime& regime,
   SYNCLINE_RETURN_IF_ERROR(closed_);
   int64_t begun = 0;
   for (const PushLedger& worker : workers_) {
-    begun = std::max(begun, worker.closed() + (worker.started() ? 1 : 0));
+    begun = std::max(begun, worker.cut_from());
   }
   RegimeSchedule regimes = options_.regimes;
   if (absl::Status added = regimes.Add(regime, begun); !added.ok()) {
@@ -58,8 +58,7 @@ std::vector<int64_t> ConsistencyController::SmallestFor(
   int64_t smallest = 0;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     const PushLedger& worker = workers_[rank];
-    smallest = std::max({smallest, clocks[rank],
-                         worker.closed() + 1 + (worker.started() ? 1 : 0)});
+    smallest = std::max({smallest, clocks[rank], worker.readable() + 1});
   }
   return std::vector<int64_t>(clocks.size(), smallest);
 }

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
+#include "common/regime/leased_clock.h"
 #include "common/regime/regime_schedule.h"
 #include "server/consistency/consistency_controller.h"
 
@@ -104,8 +105,11 @@ absl::StatusOr<ControllerState> ConsistencyController::Export(
   SYNCLINE_RETURN_IF_ERROR(CheckHeldCut(cut_id));
   ControllerState state;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    state.workers.push_back({.closed = workers_[rank].closed(),
-                             .finished = workers_[rank].finished(),
+    // Clocks that are leased and not made are the next attempt's.
+    const bool leased = options_.leases;
+    const int64_t cut = cuts_.Find(cut_id)->clocks[rank];
+    state.workers.push_back({.closed = leased ? cut : workers_[rank].closed(),
+                             .finished = !leased && workers_[rank].finished(),
                              .left_out_pushes = left_out_pushes(rank)});
   }
   state.skipped_clocks = skipped_clocks();
@@ -124,6 +128,7 @@ absl::Status ConsistencyController::CheckFresh() const {
 }
 
 void ConsistencyController::GoOnTo(int64_t total_clocks) {
+  if (options_.leases) return BeginLeases(total_clocks);
   bool go_on = false;
   for (PushLedger& worker : workers_) {
     if (!worker.finished() || worker.closed() >= total_clocks) continue;
@@ -131,6 +136,15 @@ void ConsistencyController::GoOnTo(int64_t total_clocks) {
     go_on = true;
   }
   if (go_on && in_sync_) BeginSyncClock();  // which waits for them
+}
+
+void ConsistencyController::BeginLeases(int64_t total_clocks) {
+  const int64_t start = workers_[0].closed();
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    const int64_t first = FirstLeasedClock(start, rank, total_clocks);
+    workers_[rank].ImportAhead(start, first, first == total_clocks);
+  }
+  if (leased_.has_value()) leased_->Begin(start, total_clocks);
 }
 
 absl::Status ConsistencyController::Import(const ControllerState& state,

@@ -40,6 +40,10 @@ struct ConsistencyOptions {
     std::optional<absl::Duration> timeout = {};  // none: SYNC_WITH_BACKUPS
   };
   std::optional<Quorum> quorum = {};
+  // Leased data (common/job/lease_rules.h). No regime is SYNC.
+  bool leases = false;
+  // With leases: this shard, shard 0, deals the clocks to the workers.
+  bool deals_clocks = false;
   // Some rule of the job leads to SYNC while it runs. For plans of memory.
   bool comes_to_sync = false;
   std::vector<Worker> workers = {};  // by rank, at least one

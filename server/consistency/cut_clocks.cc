@@ -54,7 +54,7 @@ Spread SpreadOf(absl::Span<const PushLedger> workers,
   Spread spread;
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
     if (workers[rank].finished()) {
-      spread.most = std::max(spread.most, workers[rank].closed());
+      spread.most = std::max(spread.most, workers[rank].cut_from());
       continue;
     }
     spread.least = std::min(spread.least, clocks[rank]);
@@ -94,9 +94,7 @@ std::vector<int64_t> SmallestCutClocks(const RegimeSchedule& regimes,
                                        absl::Span<const int64_t> clocks) {
   std::vector<int64_t> smallest;
   for (uint32_t rank = 0; rank < workers.size(); ++rank) {
-    const PushLedger& worker = workers[rank];
-    smallest.push_back(
-        std::max(clocks[rank], worker.closed() + (worker.started() ? 1 : 0)));
+    smallest.push_back(std::max(clocks[rank], workers[rank].cut_from()));
   }
   Narrow(regimes, workers, &smallest);
   return smallest;

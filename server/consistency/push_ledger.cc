@@ -17,11 +17,11 @@ absl::Status PushLedger::CheckOpenPush(const PushFacts& push) const {
   if (started_ &&
       (push.sample_count != sample_count_ ||
        push.blocks_in_clock != expected_count_ || push.finished != finishes_ ||
-       push.squared_norm != squared_norm_)) {
+       push.squared_norm != squared_norm_ || push.next_clock() != next_)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "clock ", push.clock, " was announced with other values: sample_count ",
         sample_count_, ", blocks_in_clock ", expected_count_, ", finished ",
-        finishes_, ", squared_norm ", squared_norm_));
+        finishes_, ", squared_norm ", squared_norm_, ", next clock ", next_));
   }
   size_t arrived = started_ ? received_count_ : 0;
   for (const BlockIndex block : push.blocks) {
@@ -41,6 +41,7 @@ bool PushLedger::Open(const PushFacts& push) {
   finishes_ = push.finished;
   sample_count_ = push.sample_count;
   squared_norm_ = push.squared_norm;
+  next_ = push.next_clock();
   expected_count_ = push.blocks_in_clock;
   received_count_ = 0;
   return true;
@@ -54,7 +55,8 @@ bool PushLedger::Receive(BlockIndex block) {
 }
 
 void PushLedger::Close() {
-  ++closed_;
+  pushed_ = closed_ + 1;
+  closed_ = next_;
   finished_ = finishes_;
   started_ = false;
   expected_count_ = 0;

@@ -12,7 +12,8 @@ namespace syncline::ps {
 
 // The exactly-once record of one worker's pushes on one shard. A worker has one
 // open clock, whose number is that of the clocks it has closed. The open clock
-// closes when all the blocks that the worker announced have arrived. Pure;
+// closes when all the blocks that the worker announced have arrived, and with
+// it those before the clock that the worker makes next. Pure;
 // thread-compatible.
 class PushLedger {
  public:
@@ -35,12 +36,13 @@ class PushLedger {
   // rest of it will be a duplicate. `finishes`: it is the job's last clock.
   void Forgo(bool finishes) {
     finishes_ = finishes;
+    next_ = closed_ + 1;
     Close();
   }
 
   // Clocks of this worker that are in the shard as far as `block` goes.
   int64_t clocks_of(BlockIndex block) const {
-    return std::max(closed_, received_[block] + 1);
+    return started_ && received_in(block, closed_) ? next_ : closed_;
   }
   bool received_in(BlockIndex block, int64_t clock) const {
     return received_[block] == clock;
@@ -52,10 +54,25 @@ class PushLedger {
   // REQUIRES: nothing was received yet.
   void Import(int64_t closed, bool finished) {
     closed_ = closed;
+    pushed_ = closed;
     finished_ = finished;
+  }
+  // The same of a worker whose first clock is a later one: those from `closed`
+  // on are closed without it.
+  void ImportAhead(int64_t closed, int64_t first, bool finished) {
+    Import(closed, finished);
+    closed_ = first;
   }
 
   int64_t closed() const { return closed_; }
+  // 1 + the latest clock that it has closed by a push of its own. Below
+  // closed() where clocks behind that were closed with it.
+  int64_t pushed() const { return pushed_; }
+  // The latest clock whose values the worker may have.
+  int64_t readable() const { return started_ ? next_ : closed_; }
+  // The smallest clock at which the worker's pushes can be cut: all that have
+  // arrived are below it.
+  int64_t cut_from() const { return started_ ? closed_ + 1 : pushed_; }
   // Something of the open clock has arrived.
   bool started() const { return started_; }
   bool finished() const { return finished_; }
@@ -68,10 +85,12 @@ class PushLedger {
   // The latest clock whose gradient of a block has arrived; -1: none.
   std::vector<int64_t> received_;
   int64_t closed_ = 0;
+  int64_t pushed_ = 0;
   bool finished_ = false;
 
   // Of the open clock; meaningful while started_.
   bool started_ = false;
+  int64_t next_ = 0;  // the worker's clock after it
   bool finishes_ = false;
   uint64_t sample_count_ = 0;
   double squared_norm_ = 0;

@@ -22,12 +22,19 @@ using BlockIndex = uint32_t;
 // The fields of PushHeader; see proto/parameter_server.proto.
 struct PushFacts {
   int64_t clock = 0;
+  // Leased data: the worker's next clock; it closes those between without a
+  // gradient. 0: the clock after this.
+  int64_t close_until = 0;
   uint64_t sample_count = 0;
   uint32_t blocks_in_clock = 0;
   std::vector<BlockIndex> blocks;  // ascending
   bool finished = false;
   double squared_norm = 0;
   bool non_finite = false;
+
+  int64_t next_clock() const {
+    return close_until > 0 ? close_until : clock + 1;
+  }
 };
 
 // The fields of PullHeader.

@@ -9,6 +9,7 @@
 #include "common/job/auto_regime_rules.h"
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/regime/job_regimes.h"
@@ -81,6 +82,8 @@ absl::Status ReadTables(const JobAssignment& assignment,
 absl::Status SetController(const JobAssignment& assignment, JobConfig* config) {
   SYNCLINE_ASSIGN_OR_RETURN(config->controller,
                             ReadController(assignment.spec(), config->regimes));
+  config->controller.deals_clocks =
+      config->controller.leases && config->shard == 0;
   config->controller.label = config->label;
   config->folds_statistics =
       assignment.spec().training().sync_batch_statistics();
@@ -130,6 +133,7 @@ absl::StatusOr<ConsistencyController::Options> ReadController(
       OwnersOptimizer(spec).clip_norm() > 0 && !WorkersHaveMomentum(spec);
   options.skip_non_finite = policy == OnNonFinite::kSkipStep;
   SYNCLINE_ASSIGN_OR_RETURN(options.quorum, ReadQuorum(spec));
+  options.leases = LeasesData(spec);
   options.trust_ratio = OwnersOptimizer(spec).kind() == OptimizerSpec::LAMB;
   options.comes_to_sync =
       TriesSync(spec) ||
@@ -146,7 +150,7 @@ ShardLayout LayoutOf(const JobConfig& config) {
     tables.push_back(table.layout);
   }
   return ShardLayout(config.map, config.shard, std::move(tables),
-                     config.regimes);
+                     config.regimes, config.controller.leases);
 }
 
 absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,

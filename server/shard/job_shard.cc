@@ -86,6 +86,12 @@ absl::Status JobShard::SetTotalClocks(int64_t total_clocks) {
         absl::StrCat(config_.label, ": total_clocks is ", total_clocks,
                      ", must be at least 0"));
   }
+  if (config_.controller.leases && total_clocks == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(config_.label,
+                     ": total_clocks is 0, but the clocks of leased data are "
+                     "dealt to the last"));
+  }
   if (config_.needs_total_clocks) {
     if (total_clocks == 0) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -121,8 +121,11 @@ void JobShard::ReadInto(PendingCall call, PullValues result,
                                            .first = offsets[i],
                                            .reading = reading});
   }
-  // Rows may not look expired to a pull that is older than the others.
-  const int64_t clock = std::max({read.clock, read.min_clock, read.open_clock});
+  // Rows may not look expired to a pull that is older than the others. A lease
+  // is of a clock to come.
+  const int64_t clock =
+      std::max({read.clock, read.min_clock,
+                config_.controller.leases ? int64_t{0} : read.open_clock});
   for (LanePiece& piece : pieces) {
     LaneStep step;
     step.rows = std::make_unique<RowsStep>();

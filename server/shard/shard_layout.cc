@@ -51,11 +51,12 @@ uint64_t KeyBytes(const google::protobuf::RepeatedPtrField<TableRows>& tables) {
 
 ShardLayout::ShardLayout(BlockMap map, uint32_t shard,
                          std::vector<TableLayout> tables,
-                         RegimeSchedule regimes)
+                         RegimeSchedule regimes, bool leases)
     : map_(std::move(map)),
       shard_(shard),
       tables_(std::move(tables)),
       regimes_(std::move(regimes)),
+      leases_(leases),
       index_of_(map_.blocks().size(), kNotHere) {
   for (const uint32_t id : ids()) {
     index_of_[id] = static_cast<BlockIndex>(counts_.size());
@@ -161,11 +162,16 @@ absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
         absl::StrCat("push.non_finite is set, but push.sample_count is ",
                      header.sample_count(), ", must be 0"));
   }
-  if (header.close_until() != 0) {
+  if (header.close_until() != 0 && !leases_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "push.close_until is ", header.close_until(),
-        ", must be 0: a shard closes the clocks that a worker was left behind "
-        "at by itself"));
+        ", must be 0: the job's data are not leased, and a shard closes the "
+        "clocks that a worker was left behind at by itself"));
+  }
+  if (header.close_until() != 0 && header.close_until() <= header.clock()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push.close_until is ", header.close_until(),
+                     ", must be 0 or above push.clock, ", header.clock()));
   }
   if (!(header.squared_norm() >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("push.squared_norm is ",
@@ -227,6 +233,7 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(const PushHeader& header,
   const ElementType type = TypeAt(header.clock());
   CheckedPush push;
   push.facts.clock = header.clock();
+  push.facts.close_until = header.close_until();
   push.facts.sample_count = header.sample_count();
   push.facts.blocks_in_clock = header.blocks_in_clock();
   push.facts.finished = header.finished();

@@ -69,10 +69,11 @@ struct CheckedPull {
 class ShardLayout {
  public:
   // `tables`: in the order of JobAssignment.tables, cut for the map's shards.
-  // `regimes`: the types in which values travel, by clock.
+  // `regimes`: the types in which values travel, by clock. `leases`: the job's
+  // data are leased, so a push may close clocks behind its own.
   ShardLayout(BlockMap map, uint32_t shard,
-              std::vector<TableLayout> tables = {},
-              RegimeSchedule regimes = {});
+              std::vector<TableLayout> tables = {}, RegimeSchedule regimes = {},
+              bool leases = false);
 
   const BlockMap& map() const { return map_; }
   uint32_t shard() const { return shard_; }
@@ -155,6 +156,7 @@ class ShardLayout {
   const uint32_t shard_;
   const std::vector<TableLayout> tables_;
   const RegimeSchedule regimes_;
+  const bool leases_;
   std::vector<size_t> counts_;
   std::vector<BlockIndex> index_of_;     // by global id; kNotHere
   std::vector<BlockIndex> first_block_;  // by table, then the end

@@ -265,8 +265,12 @@ void ShardHistory::ArriveZombie(uint32_t rank) {
   call.rank = rank;
   call.incarnation = kIncarnation - 1;
   call.deadline = agenda_.now() + absl::Seconds(10);
-  call.push =
-      ps::PushFacts{controller_->worker(rank).closed(), 1, 1, {0}, true, 1};
+  call.push = ps::PushFacts{.clock = controller_->worker(rank).closed(),
+                            .sample_count = 1,
+                            .blocks_in_clock = 1,
+                            .blocks = {0},
+                            .finished = true,
+                            .squared_norm = 1};
   outstanding_[token] = {nullptr, rank, call.push, std::nullopt, true};
   ps::ShardActions actions;
   controller_->OnCall(std::move(call), agenda_.now(), &actions);

@@ -43,9 +43,9 @@ class AnswerLog {
   uint32_t Regimes() const ABSL_LOCKS_EXCLUDED(mu_);
   void ForgetRegimes() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of modes that leave workers behind: the largest
-  // PullResponseHeader.open_clock; 0: none has come. And 1 + the latest of this
-  // worker's clocks that was applied, as these answers say.
+  // The largest PullResponseHeader.open_clock; 0: none has come. And, in modes
+  // that leave workers behind, 1 + the latest of this worker's clocks that was
+  // applied, as these answers say.
   int64_t OpenClock() const ABSL_LOCKS_EXCLUDED(mu_);
   int64_t AppliedClocks() const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -56,15 +56,15 @@ absl::StatusOr<std::vector<int64_t>> CutCalls::Begin(
   if (cut.use == CutUse::kRegime) regime_ = cut.regime;
   // A cut may be under way since before the routing changed.
   if (!coordinator_->Has(cut.id)) {
-    SYNCLINE_RETURN_IF_ERROR(
-        coordinator_->Request({.name = cut.id,
-                               .use = cut.use,
-                               .clocks = cut.clocks,
-                               .equal_clocks = cut.use == CutUse::kRegime,
-                               .id = cut.id,
-                               .hold = hold,
-                               .deadline = now + options_.patience},
-                              now, &actions));
+    SYNCLINE_RETURN_IF_ERROR(coordinator_->Request(
+        {.name = cut.id,
+         .use = cut.use,
+         .clocks = cut.clocks,
+         .equal_clocks = options_.equal_clocks || cut.use == CutUse::kRegime,
+         .id = cut.id,
+         .hold = hold,
+         .deadline = now + options_.patience},
+        now, &actions));
   }
   SYNCLINE_ASSIGN_OR_RETURN(const CutAction outcome,
                             AwaitOutcome(cut.id, std::move(actions)));

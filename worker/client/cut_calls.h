@@ -38,6 +38,8 @@ class CutCalls {
     std::vector<FanoutCall::Peer> peers;  // by shard, for messages
     CutSeries series = CutSeries::kChief;
     std::optional<int64_t> spread = {};  // CutCoordinator's
+    // All cuts are at one clock of all ranks, not those for kRegime alone.
+    bool equal_clocks = false;
     // How long it may take until all shards agree on a cut.
     absl::Duration patience = absl::Seconds(60);
   };

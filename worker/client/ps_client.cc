@@ -52,9 +52,10 @@ FanoutCall::Options FanoutOptions(const PsClient::Options& options,
   fanout.shared.boot_id = options.boot_id;
   fanout.shared.window_bytes = options.shared_window_bytes;
   fanout.shared.region_bytes = RegionBytes(options, map);
-  // Rows wait for whole clocks, of every worker.
+  // Rows wait for whole clocks, of every worker. With leases the bound of a
+  // worker's next clock may be behind the clock that another is pushing.
   fanout.shared.answers_need_later_pushes =
-      AnswersWholeGradients(options) || options.has_tables;
+      AnswersWholeGradients(options) || options.has_tables || options.leases;
   fanout.shared.payloads = tensors.gradient_region;
   return fanout;
 }
@@ -106,6 +107,7 @@ CutCalls::Options PsClient::CutOptions() const {
           .peers = options_.ps,
           .series = options_.cut_series,
           .spread = regimes_.CutSpread(),
+          .equal_clocks = options_.leases,
           .patience = options_.step_timeout};
 }
 
@@ -297,6 +299,11 @@ void PsClient::EndBackward(absl::Span<RowBatch* const> next_rows) {
   if (!step_.pulls()) next_rows = {};
   if (ChecksGradient() && !RowsAreFinite(step_.rows(), regime_.wire_type)) {
     AbandonStep(/*own_values=*/true);
+  }
+  // Shard 0 says in its answers which step the rank makes later, and might be
+  // asked for no value of the next one.
+  if (options_.leases && step_.pulls() && map_.shard_blocks(0).empty()) {
+    dense_.StartEmptyPull(/*shard=*/0, step_.next_clock(), /*cut_id=*/0);
   }
   if (!step_.has_gradient()) return CloseEmpty(next_rows);
   const absl::Status status = SendStep(next_rows);

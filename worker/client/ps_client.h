@@ -74,6 +74,9 @@ class PsClient : public ParameterExchange {
     // Clocks end without some workers: with those of which all shards have the
     // whole gradient.
     bool leaves_behind = false;
+    // The job's data are leased: shard 0 says in its answers which steps the
+    // rank makes. Cuts are at one clock of all ranks.
+    bool leases = false;
     // Payload of one message at most; ChunkBuilder says when less is sent.
     size_t chunk_bytes = 1 << 20;
     // Bytes of gradients that are on their way to a shard, or in its queues, at
@@ -148,9 +151,15 @@ class PsClient : public ParameterExchange {
   bool was_skipped(int64_t clock) const override {
     return answers_.SkippedThrough() == clock + 1;
   }
-  int64_t open_clock() const override { return answers_.OpenClock(); }
+  int64_t open_clock() const override {
+    return options_.leases ? 0 : answers_.OpenClock();
+  }
+  int64_t leased_clock() const override {
+    return options_.leases ? answers_.OpenClock() : 0;
+  }
   bool was_left_behind(int64_t clock) const override {
-    return answers_.OpenClock() > clock && answers_.AppliedClocks() <= clock;
+    return !options_.leases && answers_.OpenClock() > clock &&
+           answers_.AppliedClocks() <= clock;
   }
   void OnGradientReady(uint32_t tensor) override;
   void EndBackward(absl::Span<RowBatch* const> next_rows) override;

@@ -33,6 +33,7 @@ PushHeader PushedStep::Header(uint32_t shard,
     header.set_blocks_in_clock(static_cast<uint32_t>(count));
   }
   header.set_finished(step_.finished);
+  header.set_close_until(step_.next_clock);
   header.set_squared_norm(squared_norm_);
   header.set_non_finite(abandoned_);
   return header;

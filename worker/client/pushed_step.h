@@ -27,7 +27,9 @@ class PushedStep {
 
   int64_t clock() const { return step_.clock; }
   // Of the values that are read after it.
-  int64_t next_clock() const { return step_.clock + 1; }
+  int64_t next_clock() const {
+    return step_.next_clock > 0 ? step_.next_clock : step_.clock + 1;
+  }
   uint64_t sample_count() const { return step_.sample_count; }
   bool has_gradient() const { return step_.sample_count > 0; }
   bool abandoned() const { return abandoned_; }

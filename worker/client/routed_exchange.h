@@ -67,6 +67,7 @@ class RoutedExchange final : public ParameterExchange {
     return client_->was_skipped(clock);
   }
   int64_t open_clock() const override { return client_->open_clock(); }
+  int64_t leased_clock() const override { return client_->leased_clock(); }
   bool was_left_behind(int64_t clock) const override {
     return client_->was_left_behind(clock);
   }

@@ -24,6 +24,11 @@ void Shuffle(uint64_t seed, std::vector<int64_t>* order) {
   }
 }
 
+void Append(const std::vector<SampleRange>& from,
+            std::vector<SampleRange>* to) {
+  to->insert(to->end(), from.begin(), from.end());
+}
+
 // Samples by bucket.
 std::vector<int64_t> BucketSizes(absl::Span<const uint8_t> buckets) {
   std::vector<int64_t> sizes;
@@ -100,7 +105,7 @@ void BatchPlan::OrderEpoch(int64_t epoch) {
   if (permuted_epoch_ == epoch) return;
   permuted_epoch_ = epoch;
   const bool windows = options_.window_samples > 0;
-  if (window_ >= 0) moves_.past = WindowPieces(window_);
+  LeaveWindow(/*next=*/-1);
   window_ = -1;
   order_.resize(windows ? options_.sample_count / kPieceSamples
                         : options_.sample_count);
@@ -149,16 +154,19 @@ std::vector<SampleRange> BatchPlan::WindowPieces(int64_t window) const {
   return pieces;
 }
 
+void BatchPlan::LeaveWindow(int64_t next) {
+  if (window_ < 0) return;
+  Append(WindowPieces(window_), &moves_.past);
+  // What was to be read ahead, and is not read with leased data.
+  if (next != window_ + 1) Append(WindowPieces(window_ + 1), &moves_.past);
+}
+
 void BatchPlan::EnterWindow(int64_t epoch, int64_t window) {
   if (window_ == window) return;
-  const auto add = [](std::vector<SampleRange> from,
-                      std::vector<SampleRange>* to) {
-    to->insert(to->end(), from.begin(), from.end());
-  };
+  LeaveWindow(window);
   const std::vector<SampleRange> pieces = WindowPieces(window);
-  if (window_ >= 0) add(WindowPieces(window_), &moves_.past);
-  if (window_ < 0 || window != window_ + 1) add(pieces, &moves_.soon);
-  add(WindowPieces(window + 1), &moves_.soon);
+  if (window_ < 0 || window != window_ + 1) Append(pieces, &moves_.soon);
+  Append(WindowPieces(window + 1), &moves_.soon);
   window_ = window;
   window_order_.clear();
   for (const SampleRange& piece : pieces) {

@@ -164,6 +164,8 @@ class BatchPlan {
   // Brings order_ into that of the steps.
   void GroupByBucket();
   void EnterWindow(int64_t epoch, int64_t window);
+  // Window `next` follows the present one; -1: another epoch.
+  void LeaveWindow(int64_t next);
   // Samples of the pieces of `window` in the epoch's order.
   std::vector<SampleRange> WindowPieces(int64_t window) const;
   const Options options_;

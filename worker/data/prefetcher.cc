@@ -21,12 +21,11 @@ Prefetcher::Prefetcher(const Dataset* dataset, const Options& options)
       clocks_(options.clocks),
       steps_(rounds_.FirstStep(options.clocks)),
       first_step_(rounds_.FirstStep(options.first_clock)),
-      slots_(options.depth + 1),
-      read_(first_step_),
-      consumed_(first_step_),
-      next_(first_step_) {
+      leases_(options.leases),
+      slots_(options.depth + 1) {
   SYNCLINE_CHECK(options.first_clock >= 0 && options.first_clock <= clocks_);
   SYNCLINE_CHECK(options.depth > 0);
+  SYNCLINE_CHECK(!leases_ || options.steps_of_clock == 1);
   thread_ = std::thread([this] { ReadAhead(); });
 }
 
@@ -40,18 +39,20 @@ Prefetcher::~Prefetcher() {
 }
 
 absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
-  if (next_ == steps_) {
+  if (!leases_ && first_step_ + next_ == steps_) {
     return absl::OutOfRangeError(
         absl::StrCat("no data after clock ", clocks_ - 1));
   }
   const absl::Time begin = MonotonicNow();
   {
     MutexLock lock(&mu_);
+    SYNCLINE_CHECK(!leases_ || next_ < given_count_);
     while (read_ <= next_) {
       if (!changed_.WaitUntil(&mu_, deadline) && read_ <= next_) {
         waited_ns_ += absl::ToInt64Nanoseconds(MonotonicNow() - begin);
+        const int64_t step = leases_ ? given_.front() : first_step_ + next_;
         return absl::DeadlineExceededError(
-            absl::StrCat("the data of clock ", rounds_.ClockOf(next_),
+            absl::StrCat("the data of clock ", rounds_.ClockOf(step),
                          " is still being read"));
       }
     }
@@ -62,13 +63,22 @@ absl::StatusOr<const Batch*> Prefetcher::Next(absl::Time deadline) {
   return &slots_[next_++ % slots_.size()];
 }
 
-void Prefetcher::SkipTo(int64_t clock) {
-  const int64_t step = rounds_.FirstStep(clock);
-  SYNCLINE_CHECK(step >= next_ && step <= steps_);
+void Prefetcher::AddStep(int64_t step) {
   MutexLock lock(&mu_);
-  next_ = step;
-  consumed_ = step;
-  skipped_to_ = step;
+  SYNCLINE_CHECK(leases_ && step < steps_ &&
+                 (given_.empty() || given_.back() < step));
+  given_.push_back(step);
+  ++given_count_;
+  changed_.SignalAll();
+}
+
+void Prefetcher::SkipTo(int64_t clock) {
+  const int64_t number = rounds_.FirstStep(clock) - first_step_;
+  SYNCLINE_CHECK(!leases_ && number >= next_ && first_step_ + number <= steps_);
+  MutexLock lock(&mu_);
+  next_ = number;
+  consumed_ = number;
+  skipped_to_ = first_step_ + number;
   changed_.SignalAll();
 }
 
@@ -82,29 +92,36 @@ const Batch* Prefetcher::Peek() {
   return next_ < read_ ? &slots_[next_ % slots_.size()] : nullptr;
 }
 
-bool Prefetcher::AwaitSlot(int64_t step) {
+std::optional<int64_t> Prefetcher::AwaitStep(int64_t number) {
+  if (!leases_ && first_step_ + number == steps_) return std::nullopt;
   MutexLock lock(&mu_);
-  while (!closed_ && step >= consumed_ + static_cast<int64_t>(slots_.size())) {
+  while (!closed_ &&
+         (number >= consumed_ + static_cast<int64_t>(slots_.size()) ||
+          (leases_ && number == given_count_))) {
     changed_.WaitUntil(&mu_, MonotonicNow() + kLookAgain);
   }
-  return !closed_;
+  if (closed_) return std::nullopt;
+  return leases_ ? given_.front() : first_step_ + number;
 }
 
 void Prefetcher::ReadAhead() {
   SetThreadName("prefetch");
   const int64_t in_epoch = plan_.steps_per_epoch();
-  for (int64_t step = first_step_; step < steps_; ++step) {
-    if (!AwaitSlot(step)) return;
+  for (int64_t number = 0;; ++number) {
+    const std::optional<int64_t> known = AwaitStep(number);
+    if (!known.has_value()) return;
+    const int64_t step = *known;
     const auto samples = plan_.Indices(step / in_epoch, step % in_epoch);
     const BatchPlan::Moves moves = plan_.TakeMoves();
     for (const SampleRange& range : moves.soon) dataset_->WillRead(range);
-    Batch& batch = slots_[step % slots_.size()];
+    Batch& batch = slots_[number % slots_.size()];
     if (!IsSkipped(step)) dataset_->Read(samples, &batch);
     batch.first_in_step = rounds_.PlaceOf(step) * plan_.samples_per_step() +
                           plan_.FirstInStep(step % in_epoch);
     for (const SampleRange& range : moves.past) dataset_->HasRead(range);
     MutexLock lock(&mu_);
-    read_ = step + 1;
+    if (leases_) given_.pop_front();
+    read_ = number + 1;
     changed_.SignalAll();
   }
 }

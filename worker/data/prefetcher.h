@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -18,7 +20,8 @@ namespace syncline::worker {
 // Reads the batches of a worker's clocks, from first_clock on, on its own
 // thread, a few ahead of the training thread. A clock has one batch, or in
 // LOCAL those of its steps; they are the same wherever reading begins, and the
-// samples of earlier ones are not read.
+// samples of earlier ones are not read. With leased data it reads the batches
+// of the steps that it is given.
 // Thread-compatible: one thread calls Next.
 class Prefetcher {
  public:
@@ -27,6 +30,9 @@ class Prefetcher {
     int64_t clocks = 0;          // of the job
     int64_t steps_of_clock = 1;  // Rounds
     int64_t first_clock = 0;     // in [0, clocks]; clocks: there is nothing
+    // The rank's steps come with AddStep, none is known at the start.
+    // REQUIRES: steps_of_clock is 1.
+    bool leases = false;
     int depth = 2;  // batches read ahead, > 0; this bounds the memory
   };
   // `dataset` outlives the prefetcher. Starts reading.
@@ -38,8 +44,12 @@ class Prefetcher {
   // The batch of the next step; its size is 0 where the plan gives this rank
   // nothing. Borrowed until the next call that succeeds. Blocks until the batch
   // is there. Errors: DeadlineExceeded (call again to go on waiting),
-  // OutOfRange after the last clock.
+  // OutOfRange after the last clock. With leases, REQUIRES: it was given.
   absl::StatusOr<const Batch*> Next(absl::Time deadline);
+
+  // With leases: the rank will make this step behind those it was given before,
+  // which are smaller.
+  void AddStep(int64_t step);
 
   // Next goes on with the first batch of `clock`; those before it are not read,
   // unless they have been already. Ends the loan of what Next has returned.
@@ -57,28 +67,35 @@ class Prefetcher {
 
  private:
   void ReadAhead();
-  // Waits until the batch of `step` has a free slot; false: closed.
-  bool AwaitSlot(int64_t step);
+  // Waits until the rank's step of this number is known and its batch has a
+  // free slot. None: there is no such step, or reading ends.
+  std::optional<int64_t> AwaitStep(int64_t number);
   bool IsSkipped(int64_t step);
 
   const Dataset* const dataset_;
   BatchPlan plan_;  // the reading thread's, but for its constants
   const Rounds rounds_;
   const int64_t clocks_;
-  // Steps are numbered over all epochs, as Rounds has them.
+  // Steps are numbered over all epochs, as Rounds has them. Those of the rank
+  // are counted from 0: number n is first_step_ + n, or with leases the one
+  // that AddStep gave as the n-th.
   const int64_t steps_;
   const int64_t first_step_;
-  std::vector<Batch> slots_;  // step s is in slot s % (depth + 1)
+  const bool leases_;
+  std::vector<Batch> slots_;  // number n is in slot n % (depth + 1)
   std::atomic<int64_t> waited_ns_{0};
 
   Mutex mu_;
   CondVar changed_;
-  // Steps [first_step_, read_) were read, [first_step_, consumed_) may go.
-  int64_t read_ ABSL_GUARDED_BY(mu_);
-  int64_t consumed_ ABSL_GUARDED_BY(mu_);
+  // Numbers below read_ were read, those below consumed_ may go.
+  int64_t read_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t consumed_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t skipped_to_ ABSL_GUARDED_BY(mu_) = 0;  // batches below are not wanted
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t next_;  // the caller's
+  // With leases: those that are not read yet, and how many there were.
+  std::deque<int64_t> given_ ABSL_GUARDED_BY(mu_);
+  int64_t given_count_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t next_ = 0;  // the caller's
   std::thread thread_;
 };
 

@@ -140,6 +140,9 @@ class ParameterExchange {
     int64_t clock = 0;
     // 0: this rank has no gradient. The step still counts as made.
     uint64_t sample_count = 0;
+    // Leased data: the rank's next step, which closes those between, and whose
+    // values are wanted. 0: the step after this one.
+    int64_t next_clock = 0;
     // The rank's last step.
     bool finished = false;
     // True if the values for the next step are wanted.
@@ -175,6 +178,9 @@ class ParameterExchange {
   // nothing. At most that of a cut which is announced and not ended. 0: all
   // ranks are waited for. REQUIRES: the values of a next step were read last.
   virtual int64_t open_clock() const { return 0; }
+  // Of jobs with leased data: the step that this rank makes after the one whose
+  // values were read last; the job's number of clocks: none. 0: not leased.
+  virtual int64_t leased_clock() const { return 0; }
   // True if step `clock`, the latest, was made without this rank's gradient, as
   // answers have said so far. Behind a step without `pull` it is true only
   // where the clock was over before the step began.

@@ -13,6 +13,7 @@
 #include "common/cuts/cut_id.h"
 #include "common/cuts/cut_use.h"
 #include "common/job/compression_rules.h"
+#include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/step_limits.h"
@@ -126,6 +127,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.trust_ratio =
       OwnersOptimizer(job.spec()).kind() == OptimizerSpec::LAMB;
   options.leaves_behind = LeavesBehind(job.spec().consistency().mode());
+  options.leases = LeasesData(job.spec());
   options.has_tables = job.rows != nullptr;
   options.on_non_finite = GradientPolicyOf(job.spec());
   if (!job.is_evaluator()) {

@@ -14,6 +14,11 @@ ProgressMeter::ProgressMeter(uint32_t rank, const Epochs& epochs,
   progress_.set_clocks_per_epoch(epochs.steps_per_epoch);
 }
 
+void ProgressMeter::SetClock(int64_t clock) {
+  MutexLock lock(&mu_);
+  progress_.set_clock(clock);
+}
+
 void ProgressMeter::AddStep(int64_t clock, uint64_t samples, double loss_sum,
                             const StepTimes& times) {
   MutexLock lock(&mu_);

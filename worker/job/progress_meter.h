@@ -35,6 +35,9 @@ class ProgressMeter {
   void AddStep(int64_t clock, uint64_t samples, double loss_sum,
                const StepTimes& times) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The rank has closed all clocks before this one, without a step.
+  void SetClock(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Of the next step, and how many steps overflowed so far.
   void SetLossScale(double scale, uint64_t overflowed_steps)
       ABSL_LOCKS_EXCLUDED(mu_);

@@ -110,6 +110,7 @@ class SwitchingExchange final : public ParameterExchange {
     return (is_before ? former_ : active_)->was_skipped(clock);
   }
   int64_t open_clock() const override { return active_->open_clock(); }
+  int64_t leased_clock() const override { return active_->leased_clock(); }
   bool was_left_behind(int64_t clock) const override {
     return active_->was_left_behind(clock);
   }

@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_TRAINING_CHECKPOINT_POLICY_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 #include "proto/job_spec.pb.h"
@@ -19,16 +20,19 @@ class CheckpointPolicy {
         every_(absl::Seconds(spec.every_seconds())),
         begun_(now) {}
 
-  // True if a checkpoint of the state before step `clock` > 0 is to be made.
-  bool IsDue(int64_t clock, absl::Time now) const {
-    return IsPoint(clock) ||
+  // True if a checkpoint of the state between the steps `clock` and `next` of
+  // the chief is to be made.
+  bool IsDue(int64_t clock, int64_t next, absl::Time now) const {
+    return PointBetween(clock, next).has_value() ||
            (every_ > absl::ZeroDuration() && now - begun_ >= every_);
   }
-  // `clock` is one of the clocks that every_clocks names: a checkpoint that
-  // cannot be begun there, because the one before is still written, is left
-  // out, and not made up for.
-  bool IsPoint(int64_t clock) const {
-    return every_clocks_ > 0 && clock % every_clocks_ == 0;
+  // The first of the clocks behind `clock`, up to `next`, that every_clocks
+  // names: a checkpoint that cannot be begun there, because the one before is
+  // still written, is left out, and not made up for.
+  std::optional<int64_t> PointBetween(int64_t clock, int64_t next) const {
+    if (every_clocks_ == 0) return std::nullopt;
+    const int64_t point = (clock / every_clocks_ + 1) * every_clocks_;
+    return point <= next ? std::optional<int64_t>(point) : std::nullopt;
   }
   // One was begun, or could not be: every_seconds counts from here.
   void OnBegun(absl::Time now) { begun_ = now; }

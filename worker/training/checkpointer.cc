@@ -9,6 +9,7 @@
 #include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
+#include "common/job/lease_rules.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/log.h"
 
@@ -91,34 +92,39 @@ void Checkpointer::Refuse(const std::string& why) const {
 
 // --- The training thread's part ----------------------------------------------
 
-absl::Status Checkpointer::BeforeStep(int64_t clock) {
-  const bool is_final = IsResult(clock + 1);
+absl::Status Checkpointer::BeforeStep(int64_t clock, int64_t next) {
+  const bool is_final = IsResult(next);
   if (is_final && thread_.has_value()) AwaitWritten();
   const absl::Time now = MonotonicNow();
-  if (!thread_.has_value() || !(policy_.IsDue(clock + 1, now) || put_off_ ||
+  if (!thread_.has_value() || !(policy_.IsDue(clock, next, now) || put_off_ ||
                                 is_final || IsRequested())) {
     return absl::OkStatus();
   }
-  if (!open_.has_value() && !IsBusy()) return Begin(clock + 1);
+  const std::optional<int64_t> point = policy_.PointBetween(clock, next);
+  if (!open_.has_value() && !IsBusy()) {
+    return Begin(is_final ? next : point.value_or(clock + 1));
+  }
   // By time it stays due, and begins when this one is whole.
-  if (policy_.IsPoint(clock + 1) && now >= next_log_) {
+  if (point.has_value() && now >= next_log_) {
     next_log_ = now + kLogPeriod;
     LogWarning("a checkpoint is left out: the one before is still written")
         .Job(job_.assignment.job_id())
-        .Field("clock", clock + 1);
+        .Field("clock", *point);
   }
   return absl::OkStatus();
 }
 
 // By time it stays due, and a request stays.
-void Checkpointer::PutOff(int64_t clock) {
-  if (thread_.has_value() && policy_.IsPoint(clock + 1)) put_off_ = true;
+void Checkpointer::PutOff(int64_t clock, int64_t next) {
+  if (!thread_.has_value()) return;
+  put_off_ |= policy_.PointBetween(clock, next).has_value();
 }
 
 std::vector<int64_t> Checkpointer::ClocksToAskFor(int64_t clock) const {
   const auto workers = static_cast<size_t>(job_.assignment.workers_size());
   // Ranks that run ahead of each other are cut where they are.
-  const bool in_step = job_.regimes.At(clock - 1).in_step();
+  const bool in_step =
+      job_.regimes.At(clock - 1).in_step() || LeasesData(job_.spec());
   // The job's result is of its last clock, in every mode.
   const bool is_result = IsResult(clock);
   std::vector<int64_t> clocks(workers, in_step || is_result ? clock : 0);

@@ -26,7 +26,7 @@ namespace syncline::worker {
 
 // Has a job's checkpoints made: the chief's part of it, around its steps.
 //
-//   BeforeStep(c)  a checkpoint is due: a cut at clock c + 1 is announced
+//   BeforeStep(c)  a checkpoint is due: a cut is announced before the next step
 //   step c
 //   AfterStep      at the cut: waits until all ranks have reached it, and ends
 //                  it, so that they go on
@@ -65,12 +65,13 @@ class Checkpointer {
                ParameterExchange* parameters, Options options);
   ~Checkpointer();
 
+  // `next`: this rank's step after step `clock`, clock + 1 but for leased data.
   // Blocks for a round trip where a checkpoint is due. Errors: those that end
   // the job.
-  absl::Status BeforeStep(int64_t clock);
+  absl::Status BeforeStep(int64_t clock, int64_t next);
   // In place of BeforeStep, where another cut is in the way: a checkpoint that
   // every_clocks asks for here begins at the next BeforeStep.
-  void PutOff(int64_t clock);
+  void PutOff(int64_t clock, int64_t next);
   // True if the steps before `clock`, all that this rank has made, reach the
   // cut that is announced.
   bool IsAtCut(int64_t clock) const {

@@ -363,7 +363,7 @@ absl::Status JobRun::FetchFile(const std::string& artifact,
 void JobRun::WarnOfLargeSteps() const {
   if (!job_->trains()) return;
   const int64_t step =
-      SharesOf(job_->spec().training(),
+      SharesOf(job_->spec(),
                static_cast<uint32_t>(job_->assignment.workers_size()))
           .samples;
   if (job_->train == nullptr || job_->train->size() >= step) return;

@@ -24,7 +24,9 @@ StepRows::StepRows(const PreparedJob& job, int64_t clocks_total,
   }
 }
 
-absl::Status StepRows::Ready(int64_t clock, const Batch& batch) {
+absl::Status StepRows::Ready(int64_t clock, int64_t following,
+                             const Batch& batch) {
+  following_ = following;
   job_.rows->Advance();
   job_.executor->UseTables(job_.rows->current());
   if (next_clock_ == clock) return absl::OkStatus();
@@ -39,20 +41,20 @@ absl::Status StepRows::Ready(int64_t clock, const Batch& batch) {
 // A pull for the next step waits for this step's push, because of the rows that
 // both of them use. The others may be read at once, where the mode does not
 // want this step of all workers in them.
-void StepRows::PullEarly(int64_t clock) {
-  const std::optional<int64_t> bound = job_.regimes.At(clock + 1).bound();
+void StepRows::PullEarly() {
+  const std::optional<int64_t> bound = job_.regimes.At(following_).bound();
   if (bound == 0) return;
-  const int64_t min_clock = bound.has_value() ? clock + 1 - *bound : 0;
-  parameters_.PullEarly(Collected(clock, /*early=*/true), min_clock);
+  const int64_t min_clock = bound.has_value() ? following_ - *bound : 0;
+  parameters_.PullEarly(Collected(/*early=*/true), min_clock);
 }
 
-absl::Span<RowBatch* const> StepRows::Collected(int64_t clock, bool early) {
-  if (next_clock_ == clock + 1) return job_.rows->next();
+absl::Span<RowBatch* const> StepRows::Collected(bool early) {
+  if (next_clock_ == following_) return job_.rows->next();
   const Batch* const batch = prefetcher_.Peek();
   if (batch == nullptr) return {};
   Collect(*batch, job_.rows->next());
-  next_clock_ = clock + 1;
-  Select(clock + 1, early, job_.rows->current(), job_.rows->next());
+  next_clock_ = following_;
+  Select(following_, early, job_.rows->current(), job_.rows->next());
   return job_.rows->next();
 }
 
@@ -75,12 +77,12 @@ void StepRows::OnGradient(int64_t clock, uint64_t samples) {
     if (caches_[t] == nullptr) continue;
     caches_[t]->Update(
         clock, samples, *job_.rows->current()[t],
-        next_clock_ == clock + 1 ? job_.rows->next()[t] : nullptr);
+        next_clock_ == following_ ? job_.rows->next()[t] : nullptr);
   }
 }
 
-void StepRows::OnPulled(int64_t clock) {
-  if (next_clock_ == clock + 1) Cache(clock + 1, job_.rows->next());
+void StepRows::OnPulled() {
+  if (next_clock_ == following_) Cache(following_, job_.rows->next());
 }
 
 void StepRows::Cache(int64_t clock, absl::Span<RowBatch* const> rows) {

@@ -19,8 +19,8 @@ namespace syncline::worker {
 // other: which rows the step's batch reads, which of them the training row
 // cache has, and which are pulled when. One thread.
 //
-//   Ready(c) -> PullEarly(c) -> backward -> Next(c) -> OnGradient(c)
-//            -> ParameterExchange::Wait -> OnPulled(c) -> Ready(c + 1)
+//   Ready(c) -> PullEarly -> backward -> Next -> OnGradient(c)
+//            -> ParameterExchange::Wait -> OnPulled -> Ready(the clock after c)
 //
 // PullEarly and Next are left out where nothing is pulled for the next step.
 class StepRows {
@@ -30,30 +30,27 @@ class StepRows {
            ParameterExchange* parameters, WorkerMetrics* metrics);
 
   // Has the rows of `batch`, which is that of `clock`, and gives them to the
-  // executor. Blocks where the step before did not pull them. Errors:
-  // ParameterExchange's.
-  absl::Status Ready(int64_t clock, const Batch& batch);
+  // executor. Blocks where the step before did not pull them. `following`: the
+  // rank's clock after it. Errors: ParameterExchange's.
+  absl::Status Ready(int64_t clock, int64_t following, const Batch& batch);
   absl::Span<RowBatch* const> current() const { return job_.rows->current(); }
 
   // Asks for the rows of the next batch that the consistency mode lets be read
   // before this step's gradients are applied.
-  void PullEarly(int64_t clock);
-  // The rows that the batch after `clock` reads; empty if that batch is not
-  // known yet.
-  absl::Span<RowBatch* const> Next(int64_t clock) {
-    return Collected(clock, /*early=*/false);
-  }
+  void PullEarly();
+  // The rows that the next batch reads; empty if that batch is not known yet.
+  absl::Span<RowBatch* const> Next() { return Collected(/*early=*/false); }
   // The gradients of `clock`, of so many samples, are known: applies them to
   // the cached rows.
   void OnGradient(int64_t clock, uint64_t samples);
   // Rows that were read for the next step do not count: Ready reads them again.
   void Forget() { next_clock_ = -1; }
   // The rows of Next have been read: caches them.
-  void OnPulled(int64_t clock);
+  void OnPulled();
 
  private:
   // Next; `early`: rows that this step does not push are wanted early.
-  absl::Span<RowBatch* const> Collected(int64_t clock, bool early);
+  absl::Span<RowBatch* const> Collected(bool early);
   // Wants of `rows`, which step `clock` reads, those that are not cached.
   // `current`, of the step before, is still to be pushed; or empty.
   void Select(int64_t clock, bool early, absl::Span<RowBatch* const> current,
@@ -68,6 +65,7 @@ class StepRows {
   std::vector<std::unique_ptr<TrainingRowCache>> caches_;
   // The clock that job_.rows->next() has been collected for; -1: none.
   int64_t next_clock_ = -1;
+  int64_t following_ = 0;  // the clock after the step's
 };
 
 }  // namespace syncline::worker

@@ -8,8 +8,10 @@
 #include "common/base/clock.h"
 #include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
+#include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/step_shares.h"
+#include "common/regime/leased_clock.h"
 #include "common/system/log.h"
 #include "common/system/periodic_task.h"
 #include "common/update/update_spec.h"
@@ -48,6 +50,11 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   if (spec.data().train().has_criteo()) {
     options.plan.window_samples = spec.data().train().criteo().window_samples();
   }
+  options.leases = LeasesData(spec);
+  if (options.leases) {
+    options.plan.workers = 1;
+    options.plan.rank = 0;
+  }
   options.steps_of_clock = StepsOfClock(spec);
   options.clocks = EpochsOf(spec, options).clocks_total;
   // Train refuses a clock that the job does not have.
@@ -71,6 +78,7 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
                          prefetcher_.rounds().clocks_per_epoch())),
       meter_(job.rank, epochs_, job.assignment.start_clock(), MonotonicNow(),
              job.counts.get()),
+      leases_(LeasesData(job.spec())),
       profiler_(job, &stop_, options_.on_profile),
       exchange_(std::move(exchange)),
       scaler_(job, exchange_.parameters.get(), options_.metrics, &meter_) {
@@ -184,11 +192,22 @@ absl::Status Trainer::Train() {
     if (checkpoints_.has_value()) checkpoints_->EndSteps();
     return ReadLast();
   }
-  SYNCLINE_RETURN_IF_ERROR(Start(first));
-  for (int64_t clock = first; clock < final_clock();) {
+  const int64_t begin =
+      leases_ ? FirstLeasedClock(first, job_.rank, epochs_.clocks_total)
+              : first;
+  if (begin == epochs_.clocks_total) {  // never the chief's
+    meter_.SetClock(begin);
+    return absl::OkStatus();
+  }
+  SYNCLINE_RETURN_IF_ERROR(Start(first, begin));
+  for (int64_t clock = begin; clock < final_clock();) {
     SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kStepBegin));
     SYNCLINE_RETURN_IF_ERROR(BeforeStep(clock));
     SYNCLINE_RETURN_IF_ERROR(Step(clock));
+    if (leases_) {
+      SYNCLINE_ASSIGN_OR_RETURN(clock, EndLeasedStep(clock));
+      continue;
+    }
     int64_t next = ClockAfter(clock);
     if (next > clock + 1) {
       SYNCLINE_RETURN_IF_ERROR(LeaveOut(clock, &next));
@@ -196,8 +215,52 @@ absl::Status Trainer::Train() {
     // A cut is never behind the open clock, so the chief misses none.
     while (clock < next) SYNCLINE_RETURN_IF_ERROR(AfterStep(++clock));
   }
+  if (early_end_.has_value()) meter_.SetClock(*early_end_);
   if (checkpoints_.has_value()) checkpoints_->EndSteps();
   LogPadding();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Trainer::EndLeasedStep(int64_t clock) {
+  const int64_t next = next_lease_;
+  const size_t regimes = job_.regimes.regimes().size();
+  bool has_values = !WaitsAtCutUpTo(clock, next);
+  bool is_result_due =
+      next == epochs_.clocks_total && EvaluatesCheckpoints(job_.spec());
+  if (job_.is_chief()) {
+    for (int64_t at = clock + 1; at <= next && !early_end_.has_value(); ++at) {
+      has_values &= !ReadsCutAt(at);
+      SYNCLINE_RETURN_IF_ERROR(AfterStep(at));
+      // A cut that was open before the chief's last step was in the way.
+      if (is_result_due && at < next && !early_end_.has_value() &&
+          !checkpoints_->IsOpen() && !changer_->IsOpen()) {
+        is_result_due = false;
+        SYNCLINE_RETURN_IF_ERROR(checkpoints_->BeforeStep(at, next));
+      }
+    }
+  } else {
+    SYNCLINE_RETURN_IF_ERROR(ChangeRegime(next));
+  }
+  if (next >= final_clock()) return next;
+  // The values of a cut, or of a clock before this rank's next one, may be
+  // older than the bound of that allows.
+  if (!has_values || regimes != job_.regimes.regimes().size()) {
+    if (rows_.has_value()) rows_->Forget();
+    SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(next));
+  }
+  SYNCLINE_RETURN_IF_ERROR(TakeLease(next));
+  return next;
+}
+
+absl::Status Trainer::TakeLease(int64_t next) {
+  next_lease_ = parameters_.leased_clock();
+  if (next_lease_ <= next) {
+    return absl::InternalError(absl::StrCat(
+        job_.task_name(), " of job ", job_.assignment.job_id(),
+        ": no answer for clock ", next,
+        " has said which clock comes after it, but ", next_lease_));
+  }
+  if (next_lease_ < epochs_.clocks_total) prefetcher_.AddStep(next_lease_);
   return absl::OkStatus();
 }
 
@@ -231,7 +294,7 @@ absl::Status Trainer::LeaveOut(int64_t clock, int64_t* next) {
   if (rows_.has_value()) rows_->Forget();
   if (checkpoints_.has_value()) {
     for (int64_t left = clock + 1; left < *next; ++left) {
-      checkpoints_->PutOff(left);
+      checkpoints_->PutOff(left, left + 1);
     }
   }
   return absl::OkStatus();
@@ -240,12 +303,13 @@ absl::Status Trainer::LeaveOut(int64_t clock, int64_t* next) {
 // One of the two cuts at a time: neither has to wait for the other's end then.
 absl::Status Trainer::BeforeStep(int64_t clock) {
   if (!job_.is_chief()) return absl::OkStatus();
+  const int64_t next = NextStep(clock);
   if (trials_.has_value()) {
     trials_->BeforeStep(clock, checkpoints_->IsRequested());
   }
   SYNCLINE_RETURN_IF_ERROR(changer_->GiveWay(clock));
   if (changer_->IsOpen()) {
-    checkpoints_->PutOff(clock);
+    checkpoints_->PutOff(clock, next);
     return absl::OkStatus();
   }
   // The members that write a checkpoint must not change while it is written. A
@@ -253,17 +317,17 @@ absl::Status Trainer::BeforeStep(int64_t clock) {
   // being made, least of all that of the result.
   if (changer_->WantsStrategy() && !checkpoints_->IsOpen() &&
       clock + 2 < epochs_.clocks_total) {
-    checkpoints_->PutOff(clock);
+    checkpoints_->PutOff(clock, next);
     if (checkpoints_->IsBusy()) return absl::OkStatus();
     return changer_->BeforeStep(clock);
   }
   // The way back from a regime that is tried is not to be late.
   if (changer_->HasOwnToAnnounce() && !checkpoints_->IsOpen() &&
       clock + 2 < epochs_.clocks_total) {
-    checkpoints_->PutOff(clock);
+    checkpoints_->PutOff(clock, next);
     return changer_->BeforeStep(clock);
   }
-  SYNCLINE_RETURN_IF_ERROR(checkpoints_->BeforeStep(clock));
+  SYNCLINE_RETURN_IF_ERROR(checkpoints_->BeforeStep(clock, next));
   if (checkpoints_->IsOpen()) return absl::OkStatus();
   return changer_->BeforeStep(clock);
 }
@@ -350,7 +414,7 @@ void Trainer::LogPadding() const {
                  static_cast<double>(fed_values_ + fed_padding_));
 }
 
-absl::Status Trainer::Start(int64_t clock) {
+absl::Status Trainer::Start(int64_t clock, int64_t first_step) {
   if (job_.is_chief()) {
     FillInitialValues();
     // No worker can push before the shards are initialised, so no worker is
@@ -360,7 +424,12 @@ absl::Status Trainer::Start(int64_t clock) {
         EvaluatesCheckpoints(job_.spec()) ? epochs_.clocks_total - 1 : clock));
     SYNCLINE_RETURN_IF_ERROR(parameters_.Init(epochs_.clocks_total));
   }
-  return parameters_.Pull(clock);
+  SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(first_step));
+  if (leases_) {
+    prefetcher_.AddStep(first_step);
+    return TakeLease(first_step);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::ReadLast() {
@@ -385,6 +454,7 @@ absl::Status Trainer::ReadLast() {
 absl::Status Trainer::Announce(int64_t clock) {
   SYNCLINE_ASSIGN_OR_RETURN(cut_,
                             AnnounceCut(job_, epochs_, clock, &parameters_));
+  if (cut_.has_value()) announced_ = cut_->clock;
   // The evaluator reads this one and announces the others; the chief reads the
   // last.
   if (job_.has_evaluator()) {
@@ -396,11 +466,13 @@ absl::Status Trainer::Announce(int64_t clock) {
 absl::Status Trainer::Step(int64_t clock) {
   profiler_.BeginStep(clock);
   Stopwatch watch;
-  const bool is_last = clock + 1 == epochs_.clocks_total;
+  const int64_t next = NextStep(clock);
+  const bool is_last = next == epochs_.clocks_total;
   // The chief reads the state at a cut instead of the next step's values.
   OpenStep step = {.clock = clock,
+                   .next_clock = next,
                    .is_last = is_last,
-                   .pulls = !is_last && !ReadsCutAt(clock + 1)};
+                   .pulls = !is_last && !WaitsAtCutUpTo(clock, next)};
   if (local_.has_value()) {
     SYNCLINE_RETURN_IF_ERROR(TrainRound(&step));
   } else {
@@ -409,7 +481,8 @@ absl::Status Trainer::Step(int64_t clock) {
   }
   SendGradient(&step);
   SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
-  meter_.AddStep(clock, step.samples, step.loss_sum, step.times);
+  // Those that it does not make are closed with it.
+  meter_.AddStep(next - 1, step.samples, step.loss_sum, step.times);
   history_.Add(clock, step.samples, step.loss_sum, scaler_.scale(),
                history_watch_.Lap());
   options_.metrics->OnStep(step.samples, step.times);
@@ -430,7 +503,8 @@ absl::Status Trainer::Begin(OpenStep* step) {
   SYNCLINE_ASSIGN_OR_RETURN(step->batch, NextBatch());
   step->times.data = step->watch.Lap();
   if (rows_.has_value()) {
-    SYNCLINE_RETURN_IF_ERROR(rows_->Ready(step->clock, *step->batch));
+    SYNCLINE_RETURN_IF_ERROR(
+        rows_->Ready(step->clock, step->next_clock, *step->batch));
   }
   step->times.wait = step->watch.Lap();
   profiler_.Record({{StepProfile::DATA, step->times.data}});
@@ -440,6 +514,7 @@ absl::Status Trainer::Begin(OpenStep* step) {
   step->samples = static_cast<uint64_t>(step->batch->size);
   parameters_.BeginStep({.clock = step->clock,
                          .sample_count = step->samples,
+                         .next_clock = leases_ ? step->next_clock : 0,
                          .finished = step->is_last,
                          .pull = step->pulls,
                          .rows = rows_.has_value()
@@ -448,7 +523,7 @@ absl::Status Trainer::Begin(OpenStep* step) {
   if (rows_.has_value() && step->pulls) {
     const StepRecorder::Interval interval(profiler_.recorder(),
                                           StepProfile::ROWS);
-    rows_->PullEarly(step->clock);
+    rows_->PullEarly();
   }
   return absl::OkStatus();
 }
@@ -516,7 +591,7 @@ void Trainer::CountFed(const Batch& batch) {
 
 void Trainer::SendGradient(OpenStep* step) {
   parameters_.EndBackward(rows_.has_value() && step->pulls
-                              ? rows_->Next(step->clock)
+                              ? rows_->Next()
                               : absl::Span<RowBatch* const>());
   scaler_.OnGradient(step->clock, step->samples, step->overflow);
   if (parameters_.step_abandoned()) {
@@ -535,7 +610,7 @@ absl::Status Trainer::AwaitValues(OpenStep* step) {
   profiler_.Record({{StepProfile::PUSH, waited.push},
                     {StepProfile::WAIT, waited.wait},
                     {StepProfile::PULL, waited.pull}});
-  if (rows_.has_value()) rows_->OnPulled(step->clock);
+  if (rows_.has_value()) rows_->OnPulled();
   if (parameters_.was_left_behind(step->clock)) {
     step->samples = 0;
     step->loss_sum = 0;
@@ -612,8 +687,17 @@ absl::StatusOr<const Batch*> Trainer::NextBatch() {
   return absl::CancelledError("stopped");
 }
 
-bool Trainer::ReadsCutAt(int64_t clock) const {
-  return cut_.has_value() && cut_->clock == clock;
+bool Trainer::ReadsCutUpTo(int64_t clock, int64_t next) const {
+  return cut_.has_value() && clock < cut_->clock && cut_->clock <= next;
+}
+
+// With leased data the values of the next step may want steps of others that
+// are held at the cut, and the chief would wait for them, and they for it.
+bool Trainer::WaitsAtCutUpTo(int64_t clock, int64_t next) const {
+  if (ReadsCutUpTo(clock, next)) return true;
+  if (!leases_ || !job_.is_chief()) return false;
+  return checkpoints_->IsAtCut(next) ||
+         (changer_->IsOpen() && changer_->clock() <= next);
 }
 
 bool Trainer::LacksCutAt(int64_t clock) const {
@@ -623,6 +707,12 @@ bool Trainer::LacksCutAt(int64_t clock) const {
 
 absl::Status Trainer::EndEpoch(int64_t clock) {
   const EpochCut cut = *cut_;
+  if (leases_ && job_.has_evaluator() && announced_ != clock) {
+    // This rank may have made its last step epochs before the last one, whose
+    // cut the evaluator announces later: that is a repeat then.
+    SYNCLINE_RETURN_IF_ERROR(
+        AnnounceCut(job_, epochs_, clock - 1, &parameters_).status());
+  }
   SYNCLINE_RETURN_IF_ERROR(parameters_.PullCut(cut.id, clock));
   if (clock == epochs_.clocks_total) {
     SYNCLINE_RETURN_IF_ERROR(CheckFinalValues());

@@ -153,6 +153,7 @@ class Trainer {
   // AwaitValues.
   struct OpenStep {
     int64_t clock = 0;
+    int64_t next_clock = 0;  // NextStep
     bool is_last = false;
     bool pulls = true;             // the next step's values
     const Batch* batch = nullptr;  // null: the step has several
@@ -164,14 +165,25 @@ class Trainer {
     Stopwatch watch = {};
   };
 
-  // Brings the values that step `clock`, the first of this attempt, computes
-  // with.
-  absl::Status Start(int64_t clock);
+  // Brings the values that this rank's first step computes with. `clock`: the
+  // first of this attempt.
+  absl::Status Start(int64_t clock, int64_t first_step);
   absl::Status Train();
   absl::Status Step(int64_t clock);
   // The clock of the step after `clock`: the next one, but where others have
   // gone on without this rank.
   int64_t ClockAfter(int64_t clock) const;
+  // With leased data: does what is to be done between this rank's step `clock`,
+  // which was made, and its next one, which it returns.
+  absl::StatusOr<int64_t> EndLeasedStep(int64_t clock);
+  // Learns the step behind `next`, and has its batch read. Errors: Internal: no
+  // answer has said which it is.
+  absl::Status TakeLease(int64_t next);
+  // The rank's step after `clock`, as far as it is known before `clock` is
+  // made; the job's number of clocks: there is none.
+  int64_t NextStep(int64_t clock) const {
+    return leases_ ? next_lease_ : clock + 1;
+  }
   // Leaves out the steps between `clock`, which was made, and `*next`, with
   // their batches, and reads the values of the open clock, which it puts there.
   absl::Status LeaveOut(int64_t clock, int64_t* next);
@@ -233,7 +245,14 @@ class Trainer {
   // Has the cut at the end of the epoch that contains step `clock` announced.
   absl::Status Announce(int64_t clock);
   // True if this rank reads the state at a cut before it goes on.
-  bool ReadsCutAt(int64_t clock) const;
+  bool ReadsCutAt(int64_t clock) const {
+    return ReadsCutUpTo(clock - 1, clock);
+  }
+  // The same between two of its steps.
+  bool ReadsCutUpTo(int64_t clock, int64_t next) const;
+  // True if this rank, on its way from step `clock` to `next`, ends a cut that
+  // holds others, so that it may wait for no later values before.
+  bool WaitsAtCutUpTo(int64_t clock, int64_t next) const;
   // True if an epoch ends whose cut was not to be had: the next is announced
   // without it.
   bool LacksCutAt(int64_t clock) const;
@@ -265,6 +284,8 @@ class Trainer {
   int64_t fed_padding_ = 0;
   absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
+  const bool leases_;
+  int64_t next_lease_ = 0;  // with leases: the step after the next one
   StepProfiler profiler_;
   Mutex mu_;
   CondVar stopped_;
@@ -280,6 +301,7 @@ class Trainer {
   std::optional<RegimeTrials> trials_;  // likewise, where the job makes some
   // The next that this rank reads; the last one from then on. The chief's.
   std::optional<EpochCut> cut_;
+  int64_t announced_ = -1;            // the clock of this rank's latest cut
   std::optional<int64_t> early_end_;  // its clock, where the job has ended
 };
 

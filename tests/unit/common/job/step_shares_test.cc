@@ -9,12 +9,13 @@
 namespace syncline {
 namespace {
 
-TrainingSpec Training(uint32_t batch, uint32_t micro_batches, uint32_t global) {
-  TrainingSpec training;
-  training.set_batch_size(batch);
-  training.set_micro_batches(micro_batches);
-  training.set_global_batch(global);
-  return training;
+JobSpec Training(uint32_t batch, uint32_t micro_batches, uint32_t global) {
+  JobSpec spec;
+  TrainingSpec* const training = spec.mutable_training();
+  training->set_batch_size(batch);
+  training->set_micro_batches(micro_batches);
+  training->set_global_batch(global);
+  return spec;
 }
 
 TEST(StepSharesTest, WithoutGlobalBatchEachWorkerHasABatch) {
@@ -48,8 +49,7 @@ TEST(StepSharesTest, AShareIsComputedInPartsOfABatch) {
 }
 
 TEST(StepSharesTest, AnAttemptWithOtherWorkersKeepsTheSamples) {
-  JobSpec spec;
-  *spec.mutable_training() = Training(32, 1, 0);
+  JobSpec spec = Training(32, 1, 0);
   spec.mutable_resources()->set_workers(3);
   const JobSpec same = SpecForWorkers(spec, 3);
   EXPECT_EQ(same.training().global_batch(), 0u) << "the same bits as ever";
@@ -60,6 +60,19 @@ TEST(StepSharesTest, AnAttemptWithOtherWorkersKeepsTheSamples) {
   }
   spec.mutable_training()->set_global_batch(50);
   EXPECT_EQ(SharesOf(SpecForWorkers(spec, 7)).samples, 50);
+}
+
+TEST(StepSharesTest, AClockOfLeasedDataIsABatchWhateverTheWorkers) {
+  JobSpec spec = Training(32, 4, 0);
+  spec.mutable_data()->set_sharing(DataSpec::LEASED);
+  spec.mutable_resources()->set_workers(3);
+  for (uint32_t workers = 1; workers < 9; ++workers) {
+    const JobSpec attempt = SpecForWorkers(spec, workers);
+    EXPECT_EQ(attempt.training().global_batch(), 0u);
+    EXPECT_EQ(SharesOf(attempt).samples, 32);
+    EXPECT_EQ(SharesOf(attempt).largest, 32);
+    EXPECT_EQ(SharesOf(attempt).parts, 4);
+  }
 }
 
 }  // namespace

@@ -38,5 +38,19 @@ TEST(CallerActivitiesTest, APushEndsAWorkersActivity) {
   EXPECT_EQ(activities.Text(0, &worker), "reading, 1 of 2");
 }
 
+// With leased data a worker may be at a cut between two of its clocks.
+TEST(CallerActivitiesTest, AClockThatWasClosedWithoutAPushIsNotOver) {
+  CallerActivities activities(1);
+  PushLedger worker(1);
+  worker.ImportAhead(3, 6, /*finished=*/false);
+  EXPECT_FALSE(activities.OnReport(0, {2, "evaluating", 1, 7}, &worker));
+  for (const int64_t clock : {3, 5, 6}) {
+    EXPECT_TRUE(activities.OnReport(0, {clock, "evaluating", 1, 7}, &worker));
+    EXPECT_EQ(activities.Text(0, &worker), "evaluating, 1 of 7");
+  }
+  EXPECT_TRUE(activities.OnReport(0, {7, "evaluating", 1, 7}, &worker));
+  EXPECT_EQ(activities.Text(0, &worker), "") << "of a later clock";
+}
+
 }  // namespace
 }  // namespace syncline::ps

@@ -74,6 +74,31 @@ TEST(PushLedgerTest, RefusesContradictions) {
   EXPECT_TRUE(worker.CheckOpenPush(Facts(0, 4, 2, {0, 1})).ok());
 }
 
+TEST(PushLedgerTest, ALeasedClockClosesThoseBeforeTheNext) {
+  PushLedger worker(2);
+  worker.ImportAhead(10, 12, /*finished=*/false);
+  EXPECT_EQ(worker.closed(), 12);
+  EXPECT_EQ(worker.cut_from(), 10);
+  EXPECT_EQ(worker.readable(), 12);
+  PushFacts push = Facts(12, 4, 2, {0});
+  push.close_until = 17;
+  ASSERT_TRUE(worker.CheckOpenPush(push).ok());
+  worker.Open(push);
+  worker.Receive(0);
+  EXPECT_EQ(worker.clocks_of(0), 17) << "a pull that came with it is answered";
+  EXPECT_EQ(worker.clocks_of(1), 12);
+  EXPECT_EQ(worker.cut_from(), 13);
+  EXPECT_EQ(worker.readable(), 17);
+  EXPECT_FALSE(worker.CheckOpenPush(Facts(12, 4, 2, {1})).ok())
+      << "another next clock";
+  worker.Receive(1);
+  worker.Close();
+  EXPECT_EQ(worker.closed(), 17);
+  EXPECT_EQ(worker.pushed(), 13);
+  EXPECT_EQ(worker.cut_from(), 13);
+  EXPECT_EQ(worker.clocks_of(1), 17);
+}
+
 TEST(PushLedgerTest, ALedgerGoesOnFromAState) {
   PushLedger worker(2);
   worker.Import(7, /*finished=*/false);

@@ -212,6 +212,28 @@ TEST(ShardLayoutTest, RefusesNumbers) {
               HasSubstr("total_clocks"));
 }
 
+TEST(ShardLayoutTest, APushClosesLaterClocksWhereDataAreLeased) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  PushHeader push = Push({0, 1});
+  push.set_close_until(9);
+  const ShardLayout leased(*BlockMap::Create(tensors, 1), 0, {}, {},
+                           /*leases=*/true);
+  const auto taken = leased.CheckPush(push, {nullptr, 2048 * 4});
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(taken->facts.next_clock(), 9);
+  const ShardLayout other(*BlockMap::Create(tensors, 1), 0);
+  EXPECT_THAT(Why(other.CheckPush(push, {nullptr, 2048 * 4}).status()),
+              HasSubstr("push.close_until is 9, must be 0: the job's data are "
+                        "not leased"));
+  for (const int64_t until : {4, 1, -1}) {
+    push.set_close_until(until);
+    EXPECT_THAT(Why(leased.CheckPush(push, {nullptr, 2048 * 4}).status()),
+                HasSubstr("must be 0 or above push.clock, 4"));
+  }
+  push.clear_close_until();
+  EXPECT_EQ(leased.CheckPush(push, {nullptr, 2048 * 4})->facts.next_clock(), 5);
+}
+
 TEST(ShardLayoutTest, AnswersFitIntoAMessage) {
   const ShardLayout layout(
       *BlockMap::Create(std::vector<TensorSize>{{"a", 64 << 20}}, 1), 0);

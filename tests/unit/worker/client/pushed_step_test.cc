@@ -114,5 +114,18 @@ TEST_F(PushedStepTest, ACloseIsAPushWithoutBlocks) {
   EXPECT_EQ(payload.size_bytes(), 0u);
 }
 
+TEST_F(PushedStepTest, ALeasedStepClosesThoseBeforeTheNext) {
+  step_.Begin({.clock = 7, .sample_count = 32});
+  EXPECT_EQ(step_.next_clock(), 8);
+  EXPECT_EQ(step_.Header(0, {}).close_until(), 0);
+  step_.Begin({.clock = 7, .sample_count = 32, .next_clock = 12});
+  EXPECT_EQ(step_.next_clock(), 12);
+  EXPECT_EQ(step_.Header(0, {}).close_until(), 12);
+  step_.Abandon();
+  EXPECT_EQ(step_.Header(0, {}).close_until(), 12);
+  step_.Begin({.clock = 7, .next_clock = 30, .finished = true});
+  EXPECT_EQ(step_.Header(0, {}).close_until(), 30);
+}
+
 }  // namespace
 }  // namespace syncline::worker

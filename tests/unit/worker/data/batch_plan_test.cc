@@ -299,6 +299,32 @@ TEST(BatchPlanTest, WhatWillBeReadIsSaidAWindowAheadAndWhatWasReadOnce) {
   }
 }
 
+// As with leased data: steps are left out, some of them with whole windows.
+TEST(BatchPlanTest, WhatIsLeftOutIsPastToo) {
+  BatchPlan plan({.sample_count = 10 * kPiece,
+                  .batch_size = 100,
+                  .seed = 5,
+                  .window_samples = kPiece});
+  std::set<int64_t> soon;
+  std::set<int64_t> past;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    for (int64_t step = epoch; step < plan.steps_per_epoch();
+         step += step % 7 == 0 ? 90 : 1) {
+      plan.Indices(epoch, step);
+      const BatchPlan::Moves moves = plan.TakeMoves();
+      for (const SampleRange& range : moves.past) past.insert(range.first);
+      if (step == epoch && epoch > 0) {
+        EXPECT_EQ(past, soon) << "the whole epoch before";
+        soon.clear();
+        past.clear();
+      }
+      for (const SampleRange& range : moves.soon) {
+        EXPECT_TRUE(soon.insert(range.first).second);
+      }
+    }
+  }
+}
+
 // ---- Buckets ----
 
 // Many short samples, few long ones.

@@ -90,6 +90,41 @@ TEST(PrefetcherTest, ALaterStartGivesTheTailOfTheSameBatches) {
   }
 }
 
+TEST(PrefetcherTest, LeasedStepsHaveTheBatchesOfOneWorker) {
+  CountingDataset dataset(25);
+  Prefetcher::Options options = Plan(25, 4, 20);
+  options.leases = true;
+  options.first_clock = 3;
+  BatchPlan plan(options.plan);
+  Prefetcher prefetcher(&dataset, options);
+  EXPECT_EQ(prefetcher.Peek(), nullptr);
+  const std::vector<int64_t> leased = {3, 5, 6, 13, 14, 19};
+  prefetcher.AddStep(leased[0]);
+  for (size_t i = 0; i < leased.size(); ++i) {
+    if (i + 1 < leased.size()) prefetcher.AddStep(leased[i + 1]);
+    const auto batch = prefetcher.Next(Soon());
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_THAT((*batch)->labels,
+                ElementsAreArray(plan.Indices(leased[i] / 7, leased[i] % 7)));
+    EXPECT_EQ((*batch)->first_in_step, 0);
+  }
+}
+
+TEST(PrefetcherTest, ALeaseThatIsNotReadYetIsNamed) {
+  CountingDataset dataset(25);
+  Prefetcher::Options options = Plan(25, 4, 20);
+  options.leases = true;
+  Prefetcher prefetcher(&dataset, options);
+  dataset.Hold(true);
+  prefetcher.AddStep(11);
+  const absl::Status status =
+      prefetcher.Next(absl::Now() + absl::Milliseconds(5)).status();
+  EXPECT_EQ(status, absl::DeadlineExceededError(
+                        "the data of clock 11 is still being read"));
+  dataset.Hold(false);
+  EXPECT_TRUE(prefetcher.Next(Soon()).ok());
+}
+
 // Seven steps an epoch, in rounds of three: the last has one.
 TEST(PrefetcherTest, ARoundHasTheBatchesOfItsSteps) {
   CountingDataset dataset(25);

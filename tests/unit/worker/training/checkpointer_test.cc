@@ -144,7 +144,7 @@ class CheckpointerTest : public ::testing::Test {
   // Makes the steps from `first` to before `end`.
   void Steps(int64_t first, int64_t end) {
     for (int64_t clock = first; clock < end; ++clock) {
-      ASSERT_OK(checkpointer_->BeforeStep(clock));
+      ASSERT_OK(checkpointer_->BeforeStep(clock, clock + 1));
       if (!checkpointer_->IsAtCut(clock + 1)) continue;
       ASSERT_OK(checkpointer_->Await(clock + 1));
       ASSERT_OK(checkpointer_->Write(clock + 1, loss_scale_));
@@ -167,7 +167,7 @@ TEST_F(CheckpointerTest, ACutIsAnnouncedBeforeTheStepAndEndedAfterIt) {
   Open();
   Steps(0, 3);
   EXPECT_THAT(exchange_.log, IsEmpty());
-  ASSERT_OK(checkpointer_->BeforeStep(3));
+  ASSERT_OK(checkpointer_->BeforeStep(3, 4));
   EXPECT_THAT(exchange_.log, ElementsAre("begin 4,4"));
   EXPECT_FALSE(checkpointer_->IsAtCut(3));
   ASSERT_TRUE(checkpointer_->IsAtCut(4));
@@ -249,7 +249,7 @@ TEST_F(CheckpointerTest, ACutThatIsNotToBeHadCostsNoJob) {
 TEST_F(CheckpointerTest, InAsyncRanksAreCutWhereTheyAre) {
   Open(ConsistencySpec::ASYNC);
   exchange_.raised = {6, 9};
-  ASSERT_OK(checkpointer_->BeforeStep(3));
+  ASSERT_OK(checkpointer_->BeforeStep(3, 4));
   EXPECT_THAT(exchange_.log, ElementsAre("begin 4,0"));
   EXPECT_FALSE(checkpointer_->IsAtCut(5));
   EXPECT_TRUE(checkpointer_->IsAtCut(6));
@@ -262,10 +262,22 @@ TEST_F(CheckpointerTest, InAsyncRanksAreCutWhereTheyAre) {
   EXPECT_EQ(whole_[0].clock(), 6) << "the smallest of the cut";
 }
 
+// The chief makes clocks 2 and 5, and the cut between them is everyone's.
+TEST_F(CheckpointerTest, LeasedClocksAreCutAtOneClockOfAllWorkers) {
+  Open(ConsistencySpec::ASYNC);
+  job_.assignment.mutable_spec()->mutable_data()->set_sharing(DataSpec::LEASED);
+  ASSERT_OK(checkpointer_->BeforeStep(2, 5));
+  EXPECT_THAT(exchange_.log, ElementsAre("begin 4,4"));
+  EXPECT_FALSE(checkpointer_->IsAtCut(3));
+  EXPECT_TRUE(checkpointer_->IsAtCut(4));
+}
+
 // As while the regime of a job changes.
 TEST_F(CheckpointerTest, APointThatAnotherCutIsInTheWayOfIsMadeUpForOnce) {
   Open();
-  for (int64_t clock = 2; clock < 6; ++clock) checkpointer_->PutOff(clock);
+  for (int64_t clock = 2; clock < 6; ++clock) {
+    checkpointer_->PutOff(clock, clock + 1);
+  }
   Steps(6, 7);
   checkpointer_->Finish();
   Steps(7, 11);
