@@ -426,9 +426,6 @@ void CheckData(const JobSpec& spec, Problems* problems) {
   CheckFeeds(data, problems);
   CheckLabel(spec, problems);
   if (data.has_buckets()) CheckBuckets(data, problems);
-  if (data.sharing() == DataSpec::LEASED) {
-    NotBuilt("data.sharing", data.sharing(), "STATIC", problems);
-  }
 }
 
 bool IsListField(const DataSource& source, absl::string_view field) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/lease_rules.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
@@ -26,18 +27,18 @@ bool IsSync(C::Mode mode) {
 // is about; empty: it can.
 std::pair<std::string, std::string> WhyFixed(const JobSpec& spec,
                                              bool normalizes_batches) {
-  if (!IsSync(spec.consistency().mode())) {
+  const bool leased = LeasesData(spec);
+  constexpr char kWhere[] =
+      ": the number of workers changes in SYNC, where all of them are at one "
+      "clock, or with data.sharing LEASED";
+  if (!leased && !IsSync(spec.consistency().mode())) {
     return {"consistency.mode",
-            absl::StrCat(C::Mode_Name(spec.consistency().mode()),
-                         ": the number of workers changes in SYNC only, where "
-                         "all of them are at one clock")};
+            absl::StrCat(C::Mode_Name(spec.consistency().mode()), kWhere)};
   }
   for (const RegimeRule& rule : spec.regimes()) {
-    if (IsSync(rule.then().mode())) continue;
-    return {"regimes",
-            absl::StrCat("a rule leads to ", C::Mode_Name(rule.then().mode()),
-                         ": the number of workers changes in SYNC only, where "
-                         "all of them are at one clock")};
+    if (leased || IsSync(rule.then().mode())) continue;
+    return {"regimes", absl::StrCat("a rule leads to ",
+                                    C::Mode_Name(rule.then().mode()), kWhere)};
   }
   if (spec.has_auto_regime()) {
     return {"auto_regime",
@@ -60,7 +61,9 @@ std::pair<std::string, std::string> WhyFixed(const JobSpec& spec,
             "what a worker has kept back of its gradients is its own, so "
             "their number cannot change"};
   }
-  if (normalizes_batches && !spec.training().sync_batch_statistics()) {
+  // A lease has the same samples whatever the number of workers.
+  if (!leased && normalizes_batches &&
+      !spec.training().sync_batch_statistics()) {
     return {"training.sync_batch_statistics",
             "BatchNormalization takes each worker's own batch, whose size "
             "follows from the number of workers; set it, or freeze these "
@@ -72,6 +75,7 @@ std::pair<std::string, std::string> WhyFixed(const JobSpec& spec,
 // Why so many workers cannot share a clock's samples: the field, and what is
 // wrong; empty: they can. `spec` is of these workers (SpecForWorkers).
 std::pair<std::string, std::string> WhyNotShared(const JobSpec& spec) {
+  if (LeasesData(spec)) return {};
   const uint32_t workers = spec.resources().workers();
   const StepShares shares = SharesOf(spec);
   if (shares.samples < int64_t{workers}) {
@@ -122,6 +126,7 @@ bool KeepsCheckpointsOnPs(const JobSpec& spec) {
 
 std::string WhyTiedToSync(const JobSpec& spec, uint32_t workers,
                           uint32_t wanted) {
+  if (LeasesData(spec)) return "";
   constexpr char kWhy[] =
       ", and the number of workers changes in SYNC only, where all of them are "
       "at one clock";
@@ -183,6 +188,7 @@ void CheckElastic(const JobSpec& given, Problems* problems) {
                   "needs restart: without it a lost worker ends the job");
   }
   if (!is_elastic && training->global_batch() == 0) return;
+  if (!is_elastic && LeasesData(spec)) return;  // CheckLeases refuses it
   // With the model it is known whether that normalises batches.
   const auto fixed = WhyFixed(spec, /*normalizes_batches=*/false);
   if (!fixed.first.empty()) {

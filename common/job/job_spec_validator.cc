@@ -19,6 +19,7 @@
 #include "common/job/group_rules.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/job_spec_problems.h"
+#include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/precision_validator.h"
 #include "common/job/quorum_validator.h"
@@ -368,6 +369,7 @@ std::vector<std::string> ValidateJobSpec(const JobSpec& spec) {
   CheckSizes(spec, &problems);
   CheckElastic(spec, &problems);
   CheckGroups(spec, &problems);
+  CheckLeases(spec, &problems);
   return list;
 }
 

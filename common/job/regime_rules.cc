@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
 #include "common/job/compression_rules.h"
+#include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/strategy_change.h"
@@ -173,6 +174,21 @@ absl::Status CheckRegimeCanChange(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
+// A job with leased data trains by `next` too.
+absl::Status CheckLeasesUnder(const ConsistencySpec& next, uint32_t workers) {
+  if (next.mode() == ConsistencySpec::SYNC) {
+    return Refuse("mode",
+                  "SYNC does not go with data.sharing LEASED: each worker "
+                  "would have a part of every clock; use ASYNC or "
+                  "BOUNDED_STALENESS");
+  }
+  if (next.mode() != ConsistencySpec::BOUNDED_STALENESS) {
+    return absl::OkStatus();
+  }
+  const std::string why = WhyBoundTooTight(next.staleness_bound(), workers);
+  return why.empty() ? absl::OkStatus() : Refuse("staleness_bound", why);
+}
+
 // Each worker's gradient is a step of its own where SYNC ends.
 double DefaultFactor(const Regime& current, Mode next, uint32_t workers) {
   const bool was_sync = ModeOf(current) == ConsistencySpec::SYNC;
@@ -192,6 +208,10 @@ absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
   SYNCLINE_RETURN_IF_ERROR(ChangeStrategy(spec, current, change, &next));
   SYNCLINE_ASSIGN_OR_RETURN(*next.mutable_consistency(),
                             ChangedConsistency(current, change));
+  if (LeasesData(spec)) {
+    SYNCLINE_RETURN_IF_ERROR(CheckLeasesUnder(
+        next.consistency(), std::max(workers, spec.resources().max_workers())));
+  }
   const double factor = change.learning_rate_factor();
   // Not a number is no factor either.
   if (change.has_learning_rate_factor() &&
@@ -340,6 +360,11 @@ void CheckWhen(const std::string& path, const JobSpec& spec,
       if (spec.resources().workers() < 2) {
         problems->Add(path + ".straggler",
                       "needs resources.workers of at least 2");
+      }
+      if (LeasesData(spec)) {
+        problems->Add(path + ".straggler",
+                      "has no meaning with data.sharing LEASED, where nobody "
+                      "waits for a slow worker's batches");
       }
       return;
     case RegimeRule::When::CONDITION_NOT_SET:

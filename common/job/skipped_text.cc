@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/lease_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/worker_groups.h"
 
@@ -22,7 +23,8 @@ int64_t GroupSize(const JobStatus& job) {
 // The steps of a job that skipped_clocks may count, skipped or not.
 uint64_t StepsDone(const JobStatus& job) {
   int64_t steps = 0;
-  if (IsSync(job)) {
+  // With leased data a clock is one worker's.
+  if (IsSync(job) || LeasesData(job.spec())) {
     steps = job.progress().clock();
   } else {
     for (const WorkerProgress& worker : job.progress().workers()) {

@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/strategy_rules.h"
@@ -33,6 +34,11 @@ absl::Status CheckMoves(const JobSpec& spec) {
     return Refuse("tables",
                   "their rows are on ps, and do not move to workers: the "
                   "strategy of a job with tables cannot change");
+  }
+  if (LeasesData(spec)) {
+    return Refuse("data.sharing",
+                  "LEASED is for PARAMETER_SERVER alone: the strategy of such "
+                  "a job cannot change");
   }
   if (spec.has_compression() &&
       spec.compression().kind() != CompressionSpec::NONE) {

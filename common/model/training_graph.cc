@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/elastic_validator.h"
+#include "common/job/lease_rules.h"
 #include "common/model/batch_shapes.h"
 #include "common/model/file_gaps.h"
 #include "common/model/graph/describe.h"
@@ -407,7 +408,8 @@ void Resolver::CheckFoldedStatistics() {
       result_.parameters,
       [](const auto& parameter) { return parameter.momentum.has_value(); });
   if (normalizes && !spec_.training().sync_batch_statistics() &&
-      (spec_.training().global_batch() > 0 || IsElastic(spec_))) {
+      (spec_.training().global_batch() > 0 ||
+       (IsElastic(spec_) && !LeasesData(spec_)))) {
     problems_->push_back(absl::StrCat(
         spec_.training().global_batch() > 0   ? "training.global_batch"
         : spec_.resources().max_workers() > 0 ? "resources.max_workers"

@@ -15,6 +15,7 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/job/compression_rules.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/start_validator.h"
 #include "common/job/step_shares.h"
@@ -209,7 +210,14 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
     return Refusal("consistency.local.steps", StepsOfClock(spec),
                    StepsOfClock(from), kPosition);
   }
-  // The size of a clock's batch is compared: any workers may share its samples.
+  if (LeasesData(spec) != LeasesData(from)) {
+    const auto sharing = [](const JobSpec& of) {
+      return LeasesData(of) ? "LEASED" : "STATIC";
+    };
+    return Refusal("data.sharing", sharing(spec), sharing(from), kPosition);
+  }
+  // The size of a clock's batch is compared: any workers may share its samples,
+  // or make it.
   const bool is_global =
       spec.training().global_batch() > 0 || from.training().global_batch() > 0;
   if (is_global && SharesOf(spec).samples != SharesOf(from).samples) {
@@ -221,7 +229,8 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
     return Refusal("training.batch_size", spec.training().batch_size(),
                    from.training().batch_size(), kPosition);
   }
-  if (!is_global && spec.resources().workers() != from.resources().workers()) {
+  if (!is_global && !LeasesData(spec) &&
+      spec.resources().workers() != from.resources().workers()) {
     return Refusal("resources.workers", spec.resources().workers(),
                    from.resources().workers(), kPosition);
   }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
@@ -170,6 +171,72 @@ TEST_F(ElasticTest, AKilledWorkerCostsOnlyThatWorker) {
     ASSERT_OK(cluster_.StartDaemon("worker-1"));
     ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));
   }
+}
+
+// Sample i has the feature i alone, so each of its updates takes the same share
+// of what w[i] lacks: one that was lost or doubled would show.
+TEST_F(ElasticTest, LeasedSamplesCountOnceThoughWorkersComeAndGo) {
+  constexpr int kSamples = 240;
+  std::string samples;
+  for (int i = 0; i < kSamples; ++i) {
+    absl::StrAppend(&samples, "1 ", i + 1, ":1\n");
+  }
+  const std::string data = cluster_.dir().File("own.libsvm");
+  ASSERT_OK(WriteFileAtomically(data, samples));
+  JobSpec job = JobFromText(R"pb(
+    name: "leased"
+    model { initialize { pattern: "*" scheme: ZEROS } }
+    data {
+      train { libsvm { dimension: 240 } }
+      feeds { input: "x" field: "features" }
+      label { field: "label" }
+      sharing: LEASED
+      shuffle: false
+    }
+    loss { kind: MEAN_SQUARED_ERROR }
+    optimizer { kind: SGD }
+    learning_rate { base: 0.0001 }
+    consistency { mode: BOUNDED_STALENESS staleness_bound: 12 }
+    training { epochs: 300 batch_size: 4 threads: 1 }
+    resources { workers: 3 min_workers: 1 ps: 1 }
+    checkpoint { every_clocks: 400 }
+    restart { max: 5 backoff_seconds: 0 }
+  )pb");
+  job.mutable_data()->mutable_train()->mutable_libsvm()->set_path(data);
+  job.mutable_checkpoint()->set_directory(folder_);
+  const auto id =
+      cluster_.Submit(WriteJob(cluster_.dir(), job,
+                               R"(< ir_version: 8, opset_import: ["" : 13] >
+own (float[N, 240] x, float[240, 1] w) => (float[N, 1] y) {
+  y = MatMul (x, w)
+})"));
+  ASSERT_OK(id);
+  ASSERT_OK(cluster_.WaitForClock(*id, 1000, kPatience));
+  ASSERT_OK_AND_ASSIGN(const auto regime,
+                       cluster_.Synctl({"regime", *id, "--bound", "16"}));
+  EXPECT_EQ(regime.exit.code, 0) << regime.err;
+  ASSERT_OK(cluster_.WaitForClock(*id, 2000, kPatience));
+  cluster_.daemon("worker-1").Signal(SIGKILL);
+  AwaitWorkers(*id, 2);
+  // One that is slow makes fewer clocks.
+  cluster_.daemon("worker-0").Signal(SIGSTOP);
+  absl::SleepFor(absl::Milliseconds(300));
+  cluster_.daemon("worker-0").Signal(SIGCONT);
+  EXPECT_THAT(Scale(*id, "1"), HasSubstr("goes on with 1 worker"));
+  AwaitWorkers(*id, 1);
+  const JobStatus end = End(*id);
+  EXPECT_EQ(end.attempt(), 3u) << "the job has ended too early for the test";
+  EXPECT_EQ(end.progress().clocks_total(), 18'000);
+  const auto model = cluster_.FetchModel(*id);
+  ASSERT_OK(model);
+  const auto weights = ReadWeights(*model);
+  ASSERT_OK(weights);
+  const std::vector<float>& w = weights->at("w");
+  EXPECT_THAT(w, testing::Each(w[0]));
+  // 300 times, of a rate of 2 x 0.0001 / 4.
+  EXPECT_NEAR(w[0], 1 - std::pow(1 - 0.00005, 300), 1e-5);
+  ASSERT_OK(cluster_.StartDaemon("worker-1"));
+  ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));
 }
 
 }  // namespace

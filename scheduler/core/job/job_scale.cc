@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/elastic_validator.h"
 #include "common/job/evaluate_validator.h"
+#include "common/job/lease_rules.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/job.h"
 #include "scheduler/core/job/regime_history.h"
@@ -34,6 +35,14 @@ absl::Status Job::CheckScale(uint32_t workers) const {
   const absl::Status fits = CheckWorkersOf(status_.spec(), workers, normalizes);
   if (absl::IsFailedPrecondition(fits)) return refuse(fits.message());
   SYNCLINE_RETURN_IF_ERROR(fits);
+  const Regime regime = RegimesInForce(status_).back();
+  const ConsistencySpec& consistency = regime.consistency();
+  if (LeasesData(status_.spec()) &&
+      consistency.mode() == ConsistencySpec::BOUNDED_STALENESS) {
+    const std::string why =
+        WhyBoundTooTight(consistency.staleness_bound(), workers);
+    if (!why.empty()) return refuse("staleness_bound: ", why);
+  }
   // It has not begun: nothing is to be moved.
   if (IsWaiting() && status_.attempt() == 0) return absl::OkStatus();
   if (!status_.spec().has_checkpoint()) {
@@ -47,11 +56,9 @@ absl::Status Job::CheckScale(uint32_t workers) const {
         "without checkpoint.directory each ps keeps its part of a checkpoint "
         "in its own --checkpoint-dir, where no other ps finds it");
   }
-  const ConsistencySpec::Mode mode =
-      RegimesInForce(status_).back().consistency().mode();
-  if (mode != ConsistencySpec::SYNC &&
-      mode != ConsistencySpec::MODE_UNSPECIFIED) {
-    return refuse("it trains by ", ConsistencySpec::Mode_Name(mode),
+  if (!KeepsClocks(status_.spec(), regime)) {
+    return refuse("it trains by ",
+                  ConsistencySpec::Mode_Name(consistency.mode()),
                   " now, and the number changes in SYNC only, where all "
                   "workers are at one clock; `synctl regime ",
                   id(), " --mode sync` brings it there");

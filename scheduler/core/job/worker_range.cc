@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "common/job/lease_rules.h"
 #include "scheduler/core/job/job_checkpoints.h"
 #include "scheduler/core/job/regime_history.h"
 
@@ -14,7 +15,7 @@ uint32_t HadOf(const JobStatus& job) {
   return static_cast<uint32_t>(job.workers_size());
 }
 
-// The range that the spec and users ask for, in SYNC.
+// The range that the spec and users ask for, where workers may change.
 WorkerRange SaidOf(const JobStatus& job) {
   const ResourcesSpec& resources = job.spec().resources();
   WorkerRange range;
@@ -31,15 +32,9 @@ WorkerRange SaidOf(const JobStatus& job) {
   return range;
 }
 
-bool IsSync(const Regime& regime) {
-  const ConsistencySpec::Mode mode = regime.consistency().mode();
-  return mode == ConsistencySpec::SYNC ||
-         mode == ConsistencySpec::MODE_UNSPECIFIED;
-}
-
-// The next attempt begins in SYNC, and the clock before its first one was in
-// SYNC, too.
-bool BeginsInSync(const JobStatus& job) {
+// Other workers can take the place of those that the next attempt's start was
+// made with: its first clock and the one before it keep.
+bool MayBeginWithOthers(const JobStatus& job) {
   const int64_t clock = NextStart(job).clock;
   const std::vector<Regime> regimes = RegimesInForce(job);
   for (size_t i = 0; i < regimes.size(); ++i) {
@@ -47,7 +42,7 @@ bool BeginsInSync(const JobStatus& job) {
                             ? regimes[i + 1].first_clock()
                             : std::numeric_limits<int64_t>::max();
     const bool is_near = regimes[i].first_clock() <= clock && clock <= end;
-    if (is_near && !IsSync(regimes[i])) return false;
+    if (is_near && !KeepsClocks(job.spec(), regimes[i])) return false;
   }
   return true;
 }
@@ -59,17 +54,24 @@ bool MayChange(const WorkerRange& range, uint32_t had) {
 
 }  // namespace
 
+bool KeepsClocks(const JobSpec& spec, const Regime& regime) {
+  const ConsistencySpec::Mode mode = regime.consistency().mode();
+  return LeasesData(spec) || mode == ConsistencySpec::SYNC ||
+         mode == ConsistencySpec::MODE_UNSPECIFIED;
+}
+
 WorkerRange RangeOf(const JobStatus& job) {
   const WorkerRange range = SaidOf(job);
   const uint32_t had = HadOf(job);
-  if (!MayChange(range, had) || BeginsInSync(job)) return range;
+  if (!MayChange(range, had) || MayBeginWithOthers(job)) return range;
   return {.least = had, .wanted = had, .most = had};
 }
 
 WorkerRange RangeAfterSave(const JobStatus& job) {
   const WorkerRange range = SaidOf(job);
   const uint32_t had = HadOf(job);
-  if (!MayChange(range, had) || IsSync(RegimesInForce(job).back())) {
+  if (!MayChange(range, had) ||
+      KeepsClocks(job.spec(), RegimesInForce(job).back())) {
     return range;
   }
   return {.least = had, .wanted = had, .most = had};

@@ -15,9 +15,9 @@ namespace syncline::scheduler {
 // most: resources.max_workers, else as wanted; after `synctl scale` the number
 // that was said.
 //
-// Only where all workers are at one clock can others take their places. So all
-// three are the number that the job had where its next attempt goes on in
-// another mode than SYNC, or from a checkpoint that was made in one.
+// All three are the number that the job had where its next attempt goes on in a
+// regime in which a clock is not the same for other workers (KeepsClocks), or
+// from a checkpoint that was made in one.
 struct WorkerRange {
   uint32_t least = 0;
   uint32_t wanted = 0;
@@ -27,6 +27,10 @@ WorkerRange RangeOf(const JobStatus& job);
 // The same of an attempt that goes on from a checkpoint which the running job
 // makes now.
 WorkerRange RangeAfterSave(const JobStatus& job);
+
+// A clock has the same samples for any number of workers, and all of them are
+// at one: in SYNC, or with leased data, where one worker makes a clock.
+bool KeepsClocks(const JobSpec& spec, const Regime& regime);
 
 }  // namespace syncline::scheduler
 

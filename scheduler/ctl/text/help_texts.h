@@ -215,12 +215,13 @@ A running job writes a checkpoint and goes on from there with so many workers: a
 planned move, which counts against no limit of restarts. Where fewer are free it
 takes those, and the others once they are free and no job waits for them. A job
 that waits in the queue begins with so many. A clock keeps its samples
-(training.global_batch, or batch_size times resources.workers), so learning rate,
-epochs and evaluations stay where they were.
+(training.global_batch, or batch_size times resources.workers; with data.sharing
+LEASED one batch), so learning rate, epochs and evaluations stay where they were.
 
 The number is between the job's resources.min_workers and max_workers where it has
-them. It is refused where the job has no `checkpoint`, does not train by SYNC, or
-has BatchNormalization of each worker's own batch.
+them. It is refused where the job has no `checkpoint`, does not train by SYNC and
+does not lease its data, or trains by SYNC and has BatchNormalization of each
+worker's own batch.
 
 Examples:
   synctl scale j-0001 --workers 4

@@ -20,6 +20,7 @@
 #include "common/job/evaluate_validator.h"
 #include "common/job/evaluation_values.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/lease_rules.h"
 #include "common/job/regime_rules.h"
 #include "common/job/skipped_text.h"
 #include "common/job/worker_groups.h"
@@ -87,16 +88,19 @@ double TotalSeconds(const WorkerProgress& worker) {
          worker.wait_seconds() + worker.pull_seconds() + worker.data_seconds();
 }
 
-// A worker's progress, with the shares of its time in percent.
-std::string WorkerText(const WorkerProgress& worker, bool is_straggler) {
+// A worker's progress, with the shares of its time in percent. Of leased data
+// its samples, because it does not make all steps.
+std::string WorkerText(const WorkerProgress& worker, bool leases,
+                       bool is_straggler) {
   const double total = TotalSeconds(worker);
   const auto percent = [&](double seconds) {
     return total > 0 ? 100 * seconds / total : 0.0;
   };
   return absl::StrFormat(
-      "          rank %d: step %s, %s samples/s; compute %.0f%%, push %.0f%%, "
-      "wait %.0f%%, pull %.0f%%, data %.0f%%%s\n",
+      "          rank %d: step %s, %s%s samples/s; compute %.0f%%, push "
+      "%.0f%%, wait %.0f%%, pull %.0f%%, data %.0f%%%s\n",
       worker.rank(), FormatCount(worker.clock()),
+      leases ? absl::StrCat(FormatCount(worker.samples()), " samples, ") : "",
       FormatCount(std::llround(worker.samples_per_second())),
       percent(worker.compute_seconds()), percent(worker.push_seconds()),
       percent(worker.wait_seconds()), percent(worker.pull_seconds()),
@@ -424,7 +428,8 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
   }
   const auto straggler = StragglerOf(job, progress, JobProgress());
   for (const WorkerProgress& worker : progress.workers()) {
-    absl::StrAppend(&text, WorkerText(worker, straggler == worker.rank()));
+    absl::StrAppend(&text, WorkerText(worker, LeasesData(job.spec()),
+                                      straggler == worker.rank()));
   }
   absl::StrAppend(&text, TransferText(progress));
   title = "blame";

@@ -52,8 +52,6 @@ TEST(DataSpecValidatorTest, OneProblemEach) {
        "} }",
        "data.label.field: '3' is not a field of data.test, which has 'image' "
        "and 'label'"},
-      {"data { sharing: LEASED }",
-       "data.sharing: LEASED is not built yet; use STATIC"},
       {"data { sharing: 7 }", "data.sharing: 7 is no value of Sharing"},
       {"data { label { classes: 1 } }",
        "data.label.classes: needs at least 2 values"},

@@ -78,13 +78,14 @@ TEST(ElasticValidatorTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(Problems("training { global_batch: 4000000000 }"),
               ElementsAre(HasSubstr("training.global_batch: a clock has "
                                     "4000000000 samples, so each of 3")));
-  EXPECT_THAT(
-      Problems(absl::StrCat(kSaved,
-                            "consistency { mode: ASYNC } "
-                            "resources { min_workers: 2 }")),
-      ElementsAre(HasSubstr("resources.min_workers: does not go with "
-                            "consistency.mode: ASYNC: the number of workers "
-                            "changes in SYNC only")));
+  EXPECT_THAT(Problems(absl::StrCat(kSaved,
+                                    "consistency { mode: ASYNC } "
+                                    "resources { min_workers: 2 }")),
+              ElementsAre(HasSubstr(
+                  "resources.min_workers: does not go with "
+                  "consistency.mode: ASYNC: the number of workers "
+                  "changes in SYNC, where all of them are at one clock, "
+                  "or with data.sharing LEASED")));
   EXPECT_THAT(Problems(absl::StrCat(kSaved,
                                     "regimes { when { clock: 5 } "
                                     "then { mode: ASYNC } } "

@@ -63,6 +63,19 @@ TEST(SkippedTextTest, WorkersThatDoNotWaitSkipForThemselves) {
   EXPECT_THAT(SkippedText(job), HasSubstr("all 12 pushes of workers were"));
 }
 
+TEST(SkippedTextTest, ALeasedClockIsOnePush) {
+  JobStatus job = Job(SUCCEEDED, 30, 30);
+  job.mutable_spec()->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  job.mutable_spec()->mutable_data()->set_sharing(DataSpec::LEASED);
+  for (int rank = 0; rank < 2; ++rank) {
+    job.mutable_progress()->add_workers()->set_clock(30);
+  }
+  EXPECT_TRUE(IsHardlyTrained(job));
+  EXPECT_THAT(SkippedText(job), HasSubstr("all 30 pushes of workers were"));
+  job.mutable_progress()->set_skipped_clocks(3);
+  EXPECT_THAT(SkippedText(job), StartsWith("3 of 30 pushes of workers were"));
+}
+
 TEST(SkippedTextTest, AGroupPushesOnce) {
   JobStatus job = Job(SUCCEEDED, 6, 3);
   job.mutable_spec()->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);

@@ -52,6 +52,12 @@ TEST(StrategyChangeTest, StrategiesChangeInSync) {
             "SHARDED (stage 2) SYNC");
 }
 
+TEST(StrategyChangeTest, LeasedDataStayWithPs) {
+  EXPECT_THAT(Changed("consistency { mode: ASYNC } data { sharing: LEASED }",
+                      "strategy: ALL_REDUCE", ConsistencySpec::ASYNC),
+              StartsWith("data.sharing: LEASED is for PARAMETER_SERVER"));
+}
+
 // Of a change between ps and ALL_REDUCE both sides have whole values.
 TEST(StrategyChangeTest, SixteenBitsOnTheWireGoWithPsAndAllReduce) {
   EXPECT_EQ(Changed("wire_type: WIRE_BFLOAT16", "strategy: ALL_REDUCE"),

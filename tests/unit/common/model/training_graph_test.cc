@@ -128,6 +128,19 @@ TEST(TrainingGraphTest, StatisticsAreFoldedOnlyWhereThereAreSome) {
 
 // A worker's own batch is another one where their number changes.
 TEST(TrainingGraphTest, AGlobalBatchNeedsTheStatisticsOfAllWorkers) {
+  constexpr char kElastic[] =
+      "resources { workers: 2 max_workers: 3 } "
+      "checkpoint { every_clocks: 5 directory: '/c' } ";
+  constexpr char kLeased[] =
+      "data { sharing: LEASED } consistency { mode: ASYNC }";
+  EXPECT_THAT(Resolve(WithStatisticRules(kElastic), kNormalised).problems,
+              Contains(::testing::HasSubstr("resources.max_workers: "
+                                            "BatchNormalization takes each")));
+  EXPECT_THAT(
+      Resolve(WithStatisticRules(absl::StrCat(kElastic, kLeased)), kNormalised)
+          .problems,
+      IsEmpty())
+      << "the size of a lease does not follow from it";
   constexpr char kGlobal[] = "training { global_batch: 8 }";
   EXPECT_THAT(Resolve(WithStatisticRules(kGlobal), kNormalised).problems,
               Contains("training.global_batch: BatchNormalization takes each "

@@ -168,6 +168,22 @@ TEST(StartCommandTest, OtherWorkersGoOnWhereAClockHasTheSameSamples) {
                          "checkpoint has 96"));
 }
 
+TEST(StartCommandTest, AnyWorkersGoOnWithLeasedData) {
+  std::vector<std::string> notes;
+  JobSpec from = Spec();
+  from.mutable_data()->set_sharing(DataSpec::LEASED);
+  JobSpec other = from;
+  other.mutable_resources()->set_workers(7);
+  EXPECT_TRUE(CheckGoesOn(from, other, &notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+  other.mutable_training()->set_batch_size(32);
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+              StartsWith("training.batch_size: 32, but"));
+  EXPECT_THAT(std::string(CheckGoesOn(from, Spec(), &notes).message()),
+              StartsWith("data.sharing: STATIC, but the job of the checkpoint "
+                         "has LEASED"));
+}
+
 TEST(StartCommandTest, WhatMakesItAnotherRunIsSaidAloud) {
   JobSpec other = Spec();
   // These change no step.

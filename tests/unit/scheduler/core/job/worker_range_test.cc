@@ -80,6 +80,15 @@ TEST(WorkerRangeTest, WhereWorkersAreNotAtOneClockNobodyTakesTheirPlaces) {
   EXPECT_EQ(RangeAfterSave(Switched(30, ConsistencySpec::ASYNC)).most, 3u);
 }
 
+TEST(WorkerRangeTest, LeasedClocksAreTheSameForAnyWorkers) {
+  JobStatus job = Switched(50, ConsistencySpec::ASYNC);
+  EXPECT_EQ(RangeOf(job).most, 3u);
+  job.mutable_spec()->mutable_data()->set_sharing(DataSpec::LEASED);
+  EXPECT_EQ(RangeOf(job).most, 5u);
+  EXPECT_EQ(RangeOf(job).least, 2u);
+  EXPECT_EQ(RangeAfterSave(job).most, 5u);
+}
+
 TEST(WorkerRangeTest, AJobThatWasScaledUpGoesOnWithWhatItHad) {
   EXPECT_EQ(Range(2, 0, 0, 4, 2), "2 4 4");
   EXPECT_EQ(Range(2, 0, 0, 4, 3), "3 4 4");

@@ -297,6 +297,9 @@ TEST(JobDetailsTest, RatesOfAnEndedJobAreThoseOfTheWholeOfIt) {
   const std::string text = JobDetails(job, absl::FromUnixSeconds(2000));
   EXPECT_THAT(text, HasSubstr("rank 0: step 0, 1,000 samples/s"));
   EXPECT_THAT(text, HasSubstr("  1,000 samples/s\n"));
+  job.mutable_spec()->mutable_data()->set_sharing(DataSpec::LEASED);
+  EXPECT_THAT(JobDetails(job, absl::FromUnixSeconds(2000)),
+              HasSubstr("rank 0: step 0, 6,000 samples, 1,000 samples/s"));
 }
 
 TEST(JobDetailsTest, NameTheWorkerThatTheOthersWaitFor) {
