@@ -247,6 +247,9 @@ constexpr MetricInfo kCatalogue[] = {
      "Training steps that had no effect, or are dealt with as non_finite "
      "says where the scale is fixed, because a scaled gradient was not "
      "finite; in SYNC of any worker."},
+    {"syncline_worker_late_gradients_total", kCounter, "gradients", "",
+     "Gradients that came too late for their clock, and were applied at the "
+     "open one instead (consistency.late SCALE, COMPENSATE)."},
     {"syncline_worker_jobs", kGauge, "jobs", "",
      "Jobs this process is training, or evaluating as their evaluator, 0 "
      "or 1."},

@@ -33,7 +33,7 @@ std::string LineOf(const JobStatus& job, const Blame& blame) {
   if (blame.left_behind_clocks() > 0) {
     absl::StrAppend(&line, was_last ? ";" : "", " was left behind at ",
                     blame.left_behind_clocks(), " clocks, ",
-                    blame.dropped_samples(), " samples that it sent dropped");
+                    blame.dropped_samples(), " samples that it sent too late");
   }
   return line;
 }

@@ -56,15 +56,16 @@ void CheckTimeout(const JobSpec& spec, Problems* problems) {
                 step_timeout);
 }
 
-void CheckLate(const ConsistencySpec& consistency, Problems* problems) {
-  if (consistency.late() == C::SCALE) {
-    problems->Add("consistency.late", "SCALE is not built yet; use DROP");
-  } else if (consistency.late() == C::COMPENSATE) {
-    problems->Add("consistency.late",
-                  "COMPENSATE is not built: a ps would have to keep the values "
-                  "that each worker has read, as many copies of the parameters "
-                  "as there are workers; use DROP");
+void CheckLate(const JobSpec& spec, Problems* problems) {
+  const ConsistencySpec& consistency = spec.consistency();
+  // A value that is not finite is refused with all others.
+  if (consistency.late() == C::COMPENSATE) {
+    problems->NotNegative("consistency.compensation",
+                          consistency.compensation());
   }
+  if (!PushesLate(spec) || spec.tables_size() == 0) return;
+  problems->Add("consistency.late", C::Late_Name(consistency.late()),
+                " is not built for jobs with tables; use DROP");
 }
 
 }  // namespace
@@ -78,18 +79,31 @@ bool IsSyncOrKin(ConsistencySpec::Mode mode) {
          LeavesBehind(mode);
 }
 
+bool PushesLate(const JobSpec& spec) {
+  return LeavesBehind(spec.consistency().mode()) &&
+         (spec.consistency().late() == C::SCALE ||
+          spec.consistency().late() == C::COMPENSATE);
+}
+
+std::optional<float> CompensationOf(const JobSpec& spec) {
+  constexpr float kDefault = 0.04f;  // job_spec.proto
+  const ConsistencySpec& consistency = spec.consistency();
+  if (consistency.late() != C::COMPENSATE) return std::nullopt;
+  return consistency.compensation() > 0 ? consistency.compensation() : kDefault;
+}
+
 void CheckQuorum(const JobSpec& spec, Problems* problems) {
   const ConsistencySpec& consistency = spec.consistency();
-  if (consistency.compensation() != 0) {
+  if (consistency.compensation() != 0 && consistency.late() != C::COMPENSATE) {
     problems->Add("consistency.compensation",
-                  "is for late: COMPENSATE only, which is not built");
+                  "is for consistency.late COMPENSATE only");
   }
   if (!LeavesBehind(consistency.mode())) {
     return CheckUnused(consistency, problems);
   }
   CheckNeeded(spec, problems);
   CheckTimeout(spec, problems);
-  CheckLate(consistency, problems);
+  CheckLate(spec, problems);
   const std::string& mode = C::Mode_Name(consistency.mode());
   if (spec.training().sync_batch_statistics()) {
     problems->Add("training.sync_batch_statistics", "is not for ", mode,
@@ -107,9 +121,14 @@ std::string QuorumNote(const JobSpec& spec) {
   if (!LeavesBehind(consistency.mode())) return "";
   return absl::StrCat(
       "consistency.mode ", C::Mode_Name(consistency.mode()),
-      ": a clock may end without some workers; the samples that they have for "
-      "it are not trained in that epoch (`synctl get` counts them by worker), "
-      "and two runs do not end with the same bits");
+      ": a clock may end without some workers; ",
+      PushesLate(spec)
+          ? "they push what they have at the clock that is open then, and the "
+            "samples that they have for that one are not trained in that epoch "
+            "(`synctl get` counts, by worker, what came too late)"
+          : "the samples that they have for it are not trained in that epoch "
+            "(`synctl get` counts them by worker)",
+      ", and two runs do not end with the same bits");
 }
 
 }  // namespace syncline

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_COMMON_JOB_QUORUM_VALIDATOR_H_
 #define SYNCLINE_COMMON_JOB_QUORUM_VALIDATOR_H_
 
+#include <optional>
 #include <string>
 
 #include "common/job/job_spec_problems.h"
@@ -13,6 +14,12 @@ namespace syncline {
 bool LeavesBehind(ConsistencySpec::Mode mode);
 // True also of SYNC and LOCAL: the gradients of a clock are applied together.
 bool IsSyncOrKin(ConsistencySpec::Mode mode);
+
+// A gradient that comes too late is pushed at the open clock: SCALE,
+// COMPENSATE.
+bool PushesLate(const JobSpec& spec);
+// The weight of COMPENSATE's correction; none: the job does not compensate.
+std::optional<float> CompensationOf(const JobSpec& spec);
 
 // The fields of ConsistencySpec that are about clocks which end without some
 // workers: needed, timeout_seconds, late, compensation; and what such a job

@@ -95,6 +95,8 @@ struct WorkerPlan {
   // In LOCAL: the values that a round begins with, which become what it has
   // changed. The workers' optimizer has slot_bytes of state.
   int64_t round_bytes = 0;
+  // Late gradients that are compensated: the values that a step computes with.
+  int64_t late_bytes = 0;
   // Of a job whose workers reduce among themselves, the rank that takes most:
   // values and optimizer state that it updates, gradients of other ranks and
   // sums.
@@ -110,8 +112,8 @@ struct WorkerPlan {
   // Of the host.
   int64_t memory_bytes() const {
     return executor.host_bytes() + row_bytes + batch_bytes + message_bytes +
-           residual_bytes + round_bytes + updated_bytes + slot_bytes +
-           waiting_bytes + copy_bytes + whole_bytes;
+           residual_bytes + round_bytes + late_bytes + updated_bytes +
+           slot_bytes + waiting_bytes + copy_bytes + whole_bytes;
   }
 };
 

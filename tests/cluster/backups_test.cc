@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -132,6 +133,32 @@ TEST_F(BackupsTest, SuchAJobTrainsToItsEnd) {
   // Three of four end each clock, so over all of them some came too late.
   ASSERT_OK_AND_ASSIGN(const auto watch, cluster_.Synctl({"watch", id}));
   EXPECT_THAT(watch.out, HasSubstr(" was left behind at "));
+}
+
+TEST_F(BackupsTest, LateGradientsArePushedAtTheOpenClock) {
+  for (const auto late :
+       {ConsistencySpec::SCALE, ConsistencySpec::COMPENSATE}) {
+    SCOPED_TRACE(ConsistencySpec::Late_Name(late));
+    JobSpec spec = Digits();
+    spec.mutable_consistency()->set_late(late);
+    ASSERT_OK_AND_ASSIGN(
+        const std::string id,
+        cluster_.Submit(WriteJob(cluster_.dir(), spec, MlpModel(784, 16, 10))));
+    ASSERT_OK_AND_ASSIGN(const JobStatus job,
+                         cluster_.WaitForEnd(id, kPatience));
+    ASSERT_EQ(job.state(), SUCCEEDED) << job.DebugString();
+    EXPECT_GT(job.evaluations(kEpochs - 1).accuracy(), 0.8);
+    // Three of four end each clock, so over all of them some came too late.
+    int applied = 0;  // workers that say so
+    for (const char* worker : {"chief-0", "worker-0", "worker-1", "worker-2"}) {
+      for (const absl::string_view line :
+           absl::StrSplit(cluster_.LogOf(worker), '\n')) {
+        applied += absl::StrContains(line, absl::StrCat("job=", id, " ")) &&
+                   absl::StrContains(line, "came too late were applied");
+      }
+    }
+    EXPECT_GT(applied, 0);
+  }
 }
 
 TEST_F(BackupsTest, WhatSuchAJobCostsIsSaidBefore) {

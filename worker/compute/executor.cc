@@ -70,7 +70,7 @@ class GraphExecutor : public Executor {
   absl::Span<float> parameter(int i) override {
     return values_.host(static_cast<size_t>(i));
   }
-  absl::Span<const float> gradient(int i) const override {
+  absl::Span<float> gradient(int i) const override {
     if (!options_.trains) return {};
     const auto index = static_cast<size_t>(i);
     if (!gradient_memory_[index].is_transient) return gradients_.host(index);

@@ -108,9 +108,10 @@ class Executor {
   // at a fixed address. Holds the file's values until written.
   virtual absl::Span<float> parameter(int i) = 0;
   // Gradient of the batch's *summed* loss; valid from on_gradient(i) until the
-  // next TrainStep or Evaluate, which use its memory. Fixed address, but where
-  // it is transient. Empty where the options say that nothing is trained.
-  virtual absl::Span<const float> gradient(int i) const = 0;
+  // next TrainStep or Evaluate, which use its memory. The caller may change it
+  // before it is pushed. Fixed address, but where it is transient. Empty where
+  // the options say that nothing is trained.
+  virtual absl::Span<float> gradient(int i) const = 0;
   // All of them lie in it; null: in memory of this process alone.
   virtual std::shared_ptr<SharedRegion> gradient_region() const = 0;
 

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/job/local_rules.h"
+#include "common/job/quorum_validator.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
@@ -17,6 +18,7 @@
 #include "common/wire/block_map.h"
 #include "common/wire/wire_element_type.h"
 #include "worker/client/ps_client.h"
+#include "worker/compute/late_gradient.h"
 #include "worker/compute/local_updater.h"
 #include "worker/compute/loss.h"
 #include "worker/compute/parameter_memory.h"
@@ -219,6 +221,13 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
   }
   if (trains && IsLocal(spec)) {
     SYNCLINE_RETURN_IF_ERROR(PlanLocalSteps(spec, training, &plan));
+  }
+  if (trains && PushesLate(spec) && CompensationOf(spec).has_value()) {
+    std::vector<int64_t> counts;
+    for (const TrainingGraph::Parameter& parameter : training.parameters) {
+      counts.push_back(ElementCount(parameter.dims));
+    }
+    plan.late_bytes = static_cast<int64_t>(LateGradient::BytesOf(counts));
   }
   if (!has_ps) return plan;
   SYNCLINE_ASSIGN_OR_RETURN(plan.message_bytes, MessageBytes(spec, training));

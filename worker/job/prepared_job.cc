@@ -15,6 +15,7 @@
 #include "common/job/job_spec_problems.h"
 #include "common/job/local_rules.h"
 #include "common/job/precision_validator.h"
+#include "common/job/quorum_validator.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
@@ -81,6 +82,7 @@ class Preparation {
     CreateExecutor();
     CreateRows();
     CreateLocalSteps();
+    CreateLateGradient();
   }
 
  private:
@@ -528,6 +530,33 @@ class Preparation {
         "interrupted")
         .Job(job_.assignment.job_id())
         .Field("clock", job_.assignment.start_clock());
+  }
+
+  void CreateLateGradient() {
+    if (!PushesLate(spec()) || !job_.trains() || job_.executor == nullptr) {
+      return;
+    }
+    std::vector<LateGradient::Tensor> tensors;
+    std::vector<int64_t> counts;
+    for (const TrainingGraph::Parameter& parameter : job_.training.parameters) {
+      const int i = static_cast<int>(tensors.size());
+      tensors.push_back({.value = job_.executor->parameter(i),
+                         .gradient = job_.executor->gradient(i),
+                         .is_running_mean = parameter.momentum.has_value()});
+      counts.push_back(ElementCount(parameter.dims));
+    }
+    const std::optional<float> compensation = CompensationOf(spec());
+    absl::Status room;
+    if (compensation.has_value()) {
+      room = CheckMemoryFor("the values that late gradients were computed with",
+                            LateGradient::BytesOf(counts));
+    }
+    if (room.ok()) {
+      job_.late =
+          std::make_shared<LateGradient>(compensation, std::move(tensors));
+      room = job_.late->MakeResident(options_.go_on);
+    }
+    if (!room.ok()) AddProblems("consistency.late", room);
   }
 
   void CreateRows() {

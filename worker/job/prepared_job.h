@@ -18,6 +18,7 @@
 #include "proto/scheduler.pb.h"
 #include "worker/client/transfer_counts.h"
 #include "worker/compute/executor.h"
+#include "worker/compute/late_gradient.h"
 #include "worker/compute/local_updater.h"
 #include "worker/data/dataset.h"
 #include "worker/data/kept_data.h"
@@ -53,6 +54,8 @@ struct PreparedJob {
   // Of a rank that trains in LOCAL: its steps within a round, on the executor's
   // parameters and gradients, and what is pushed of them. Else null.
   std::shared_ptr<LocalUpdater> local;
+  // Of a rank whose late gradients are pushed at the open clock. Else null.
+  std::shared_ptr<LateGradient> late;
   // Of the rank's steps, for its progress.
   std::shared_ptr<TransferCounts> counts = std::make_shared<TransferCounts>();
   std::shared_ptr<const Dataset> train;  // null: the evaluator's

@@ -40,6 +40,8 @@ void WorkerMetrics::AddSteps(MetricsRegistry* registry) {
   loss_scale_ = &registry->AddGauge("syncline_worker_loss_scale");
   overflowed_steps_ =
       &registry->AddCounter("syncline_worker_overflowed_steps_total");
+  late_gradients_ =
+      &registry->AddCounter("syncline_worker_late_gradients_total");
 }
 
 void WorkerMetrics::AddEvaluations(MetricsRegistry* registry) {
@@ -107,6 +109,10 @@ void WorkerMetrics::OnLossScale(double scale) {
 
 void WorkerMetrics::OnOverflow() {
   if (overflowed_steps_ != nullptr) overflowed_steps_->Add();
+}
+
+void WorkerMetrics::OnLateGradient() {
+  if (late_gradients_ != nullptr) late_gradients_->Add();
 }
 
 void WorkerMetrics::OnFed(int64_t values, int64_t padding) {

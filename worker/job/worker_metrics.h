@@ -45,6 +45,8 @@ class WorkerMetrics {
   // Of the next step.
   void OnLossScale(double scale);
   void OnOverflow();
+  // A late gradient was applied at the open clock.
+  void OnLateGradient();
   void OnEvaluation(uint64_t samples, absl::Duration took);
   // Of `read` rows that a cache might have had, `pulled` were not there.
   void OnCachedRows(size_t read, size_t pulled);
@@ -72,6 +74,7 @@ class WorkerMetrics {
   Histogram* step_seconds_ = nullptr;
   Gauge* loss_scale_ = nullptr;
   Counter* overflowed_steps_ = nullptr;
+  Counter* late_gradients_ = nullptr;
   Gauge* running_jobs_ = nullptr;
   Counter* evaluated_samples_ = nullptr;
   Counter* evaluation_seconds_ = nullptr;

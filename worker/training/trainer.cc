@@ -218,6 +218,11 @@ absl::Status Trainer::Train() {
   if (early_end_.has_value()) meter_.SetClock(*early_end_);
   if (checkpoints_.has_value()) checkpoints_->EndSteps();
   LogPadding();
+  if (late_gradients_ > 0) {
+    LogInfo("gradients that came too late were applied at the open clock")
+        .Job(job_.assignment.job_id())
+        .Field("gradients", late_gradients_);
+  }
   return absl::OkStatus();
 }
 
@@ -475,6 +480,8 @@ absl::Status Trainer::Step(int64_t clock) {
                    .pulls = !is_last && !WaitsAtCutUpTo(clock, next)};
   if (local_.has_value()) {
     SYNCLINE_RETURN_IF_ERROR(TrainRound(&step));
+  } else if (job_.late != nullptr && job_.late->is_kept()) {
+    PushLate(&step);
   } else {
     SYNCLINE_RETURN_IF_ERROR(Begin(&step));
     SYNCLINE_RETURN_IF_ERROR(ComputeGradient(&step));
@@ -495,7 +502,7 @@ std::optional<double> Trainer::LossOf(const OpenStep& step) const {
   if (step.samples > 0) {
     return step.loss_sum / static_cast<double>(step.samples);
   }
-  if (step.batch->size == 0) return std::nullopt;
+  if (step.batch == nullptr || step.batch->size == 0) return std::nullopt;
   return std::numeric_limits<double>::quiet_NaN();
 }
 
@@ -530,6 +537,7 @@ absl::Status Trainer::Begin(OpenStep* step) {
 
 absl::Status Trainer::ComputeGradient(OpenStep* step) {
   const Batch& batch = *step->batch;
+  if (job_.late != nullptr) job_.late->BeginStep();
   SYNCLINE_RETURN_IF_ERROR(scaler_.BeginStep(step->clock));
   if (folds_ != nullptr) {
     folds_->BeginStep(step->clock, profiler_.recorder());
@@ -583,6 +591,21 @@ absl::Status Trainer::TrainRound(OpenStep* step) {
   return absl::OkStatus();
 }
 
+void Trainer::PushLate(OpenStep* step) {
+  const LateGradient::Late late = job_.late->Take(step->clock);
+  prefetcher_.SkipTo(step->clock + 1);
+  step->is_late = true;
+  step->samples = late.samples;
+  step->loss_sum = late.loss_sum;
+  parameters_.BeginStep({.clock = step->clock,
+                         .sample_count = step->samples,
+                         .finished = step->is_last,
+                         .pull = step->pulls});
+  for (size_t tensor = 0; tensor < job_.training.parameters.size(); ++tensor) {
+    parameters_.OnGradientReady(static_cast<uint32_t>(tensor));
+  }
+}
+
 void Trainer::CountFed(const Batch& batch) {
   fed_values_ += batch.value_count;
   fed_padding_ += batch.padding_count;
@@ -612,8 +635,14 @@ absl::Status Trainer::AwaitValues(OpenStep* step) {
                     {StepProfile::PULL, waited.pull}});
   if (rows_.has_value()) rows_->OnPulled();
   if (parameters_.was_left_behind(step->clock)) {
+    if (job_.late != nullptr && !step->is_late && step->samples > 0) {
+      job_.late->Keep(step->clock, step->samples, step->loss_sum);
+    }
     step->samples = 0;
     step->loss_sum = 0;
+  } else if (step->is_late) {
+    ++late_gradients_;
+    options_.metrics->OnLateGradient();
   }
   step->times.push += waited.push;
   step->times.wait += waited.wait;
@@ -773,6 +802,8 @@ absl::Status Trainer::CheckFinalValues() {
 }
 
 absl::Status Trainer::Evaluate(const EpochCut& cut) {
+  // An evaluation computes in the memory of gradients.
+  if (job_.late != nullptr) job_.late->Forget();
   return evaluator_.has_value() ? evaluator_->Run(cut, stop_)
                                 : absl::OkStatus();
 }

@@ -156,6 +156,7 @@ class Trainer {
     int64_t next_clock = 0;  // NextStep
     bool is_last = false;
     bool pulls = true;             // the next step's values
+    bool is_late = false;          // its gradient is that of an earlier step
     const Batch* batch = nullptr;  // null: the step has several
     uint64_t samples = 0;          // 0 once the step is skipped
     double loss_sum = 0;
@@ -205,6 +206,9 @@ class Trainer {
   // In place of Begin and ComputeGradient, in LOCAL: makes the local steps, and
   // hands over what they have changed.
   absl::Status TrainRound(OpenStep* step);
+  // In place of Begin and ComputeGradient: hands over the late gradient that is
+  // kept, and leaves the step's batch out.
+  void PushLate(OpenStep* step);
   // The padding of a batch that is about to be computed.
   void CountFed(const Batch& batch);
   // Forward and backward, or neither where there is no sample. A loss that is
@@ -282,6 +286,7 @@ class Trainer {
   Stopwatch history_watch_;
   int64_t fed_values_ = 0;  // of samples, in all steps
   int64_t fed_padding_ = 0;
+  int64_t late_gradients_ = 0;  // that were applied
   absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
   const bool leases_;

@@ -48,6 +48,9 @@ std::vector<Line> LinesOf(const WorkerPlan& worker) {
     lines.insert(lines.end(), {{"round values", worker.round_bytes},
                                {"optimizer state", worker.slot_bytes}});
   }
+  if (worker.late_bytes > 0) {
+    lines.push_back({"late values", worker.late_bytes});
+  }
   if (worker.updated_bytes > 0) {
     lines.insert(lines.end(), {{"updated values", worker.updated_bytes},
                                {"optimizer state", worker.slot_bytes},

@@ -37,7 +37,7 @@ TEST(BlameTextTest, WhoWasLeftBehindComesFirst) {
                  1),
       ElementsAre(
           "worker:4 was left behind at 120 clocks, 3840 samples that it sent "
-          "dropped"));
+          "too late"));
 }
 
 TEST(BlameTextTest, NobodyWorthALine) {

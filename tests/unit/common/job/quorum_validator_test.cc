@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/job/job_spec_validator.h"
 #include "common/job/regime_rules.h"
 #include "gmock/gmock.h"
@@ -82,12 +83,21 @@ TEST(QuorumValidatorTest, Timeout) {
 
 TEST(QuorumValidatorTest, WhatIsNotBuiltIsRefusedByName) {
   const std::string mode = "mode: SYNC_WITH_BACKUPS needed: 3 ";
-  EXPECT_THAT(Problems(In(mode + "late: SCALE")),
-              ElementsAre(HasSubstr("SCALE is not built yet; use DROP")));
-  EXPECT_THAT(Problems(In(mode + "late: COMPENSATE")),
-              ElementsAre(HasSubstr("COMPENSATE is not built: ")));
-  EXPECT_THAT(Problems(In(mode + "compensation: 0.1")),
-              ElementsAre(StartsWith("consistency.compensation: ")));
+  EXPECT_THAT(Problems(In(mode + "late: SCALE compensation: 1")),
+              ElementsAre("consistency.compensation: is for consistency.late "
+                          "COMPENSATE only"));
+  for (const char* weight : {"-1", "inf", "nan"}) {
+    EXPECT_THAT(Problems(In(absl::StrCat(
+                    mode, "late: COMPENSATE compensation: ", weight))),
+                ElementsAre(HasSubstr("consistency.compensation: ")))
+        << weight;
+  }
+  for (const char* late : {"SCALE", "COMPENSATE"}) {
+    EXPECT_THAT(Problems(In(absl::StrCat(mode, "late: ", late))), IsEmpty());
+    EXPECT_THAT(Problems(absl::StrCat(In(absl::StrCat(mode, "late: ", late)),
+                                      " tables { name: 't' }")),
+                ElementsAre(HasSubstr("is not built for jobs with tables")));
+  }
   EXPECT_THAT(Problems(In("late: DROP")),
               ElementsAre(StartsWith("consistency.late: is for ")));
 }

@@ -25,7 +25,7 @@ absl::Status Ready(const Batch&) { return absl::OkStatus(); }
 class ConstantExecutor final : public Executor {
  public:
   absl::Span<float> parameter(int) override { return {}; }
-  absl::Span<const float> gradient(int) const override { return {}; }
+  absl::Span<float> gradient(int) const override { return {}; }
   std::shared_ptr<SharedRegion> gradient_region() const override {
     return nullptr;
   }
