@@ -223,6 +223,9 @@ TEST_F(TableTrainingTest, AJobGoesOnByALaterRouting) {
   specs.back().mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
   for (JobSpec& spec : specs) {
     SCOPED_TRACE(spec.ShortDebugString());
+    // Of the memory that a table does not name it takes all that is left, and a
+    // ps may still hold that of the routing before.
+    spec.mutable_tables(0)->set_memory_bytes(8 << 20);
     // One epoch, whose end is behind all changes.
     spec.mutable_training()->set_epochs(1);
     spec.mutable_training()->set_batch_size(1);
@@ -268,6 +271,7 @@ TEST_F(TableTrainingTest, AnEvaluatorGoesOnByALaterRouting) {
   WriteSamples(dir_.File("train.csv"), 1500, 1);
   for (const auto mode : {ConsistencySpec::SYNC, ConsistencySpec::ASYNC}) {
     JobSpec spec = TableSpecOf();
+    spec.mutable_tables(0)->set_memory_bytes(8 << 20);
     spec.mutable_consistency()->set_mode(mode);
     spec.mutable_training()->set_epochs(4);
     spec.mutable_training()->set_batch_size(5);
