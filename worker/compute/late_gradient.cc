@@ -68,8 +68,9 @@ LateGradient::Late LateGradient::Take(int64_t open) {
     const float weight = *lambda_ / static_cast<float>(late.samples);
     const float* const value = tensor.value.data();
     for (size_t i = 0; i < count; ++i) {
+      // No square of a gradient where its value has not changed.
       gradient[i] +=
-          weight * gradient[i] * gradient[i] * (value[i] - before[i]);
+          gradient[i] * (weight * (value[i] - before[i]) * gradient[i]);
     }
     before += count;
   }

@@ -137,6 +137,11 @@ absl::Status Trainer::Run() {
       (IsSpoiltByOthers() || scaler_.spoilt_by_others())) {
     AwaitStop();
   }
+  if (late_gradients_ > 0) {
+    LogInfo("gradients that came too late were applied at the open clock")
+        .Job(job_.assignment.job_id())
+        .Field("gradients", late_gradients_);
+  }
   if (changer_.has_value()) changer_->Finish();
   executor_.UseStatistics(nullptr);
   if (gatherer != nullptr) executor_.UseGatherer(nullptr);
@@ -218,11 +223,6 @@ absl::Status Trainer::Train() {
   if (early_end_.has_value()) meter_.SetClock(*early_end_);
   if (checkpoints_.has_value()) checkpoints_->EndSteps();
   LogPadding();
-  if (late_gradients_ > 0) {
-    LogInfo("gradients that came too late were applied at the open clock")
-        .Job(job_.assignment.job_id())
-        .Field("gradients", late_gradients_);
-  }
   return absl::OkStatus();
 }
 

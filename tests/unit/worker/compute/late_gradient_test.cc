@@ -75,6 +75,17 @@ TEST(LateGradientTest, CorrectedItIsThatOfTheLaterValues) {
   EXPECT_THAT(gradient, ElementsAre(FloatNear((4.25f - a) * 16, 1e-4f)));
 }
 
+TEST(LateGradientTest, WhatHasNotChangedIsNotCorrected) {
+  std::vector<float> value = {1};
+  std::vector<float> gradient = {1e30f};  // whose square is infinite
+  LateGradient late(0.04f,
+                    {{absl::MakeSpan(value), absl::MakeSpan(gradient), false}});
+  late.BeginStep();
+  late.Keep(0, 1, 0);
+  late.Take(1);
+  EXPECT_THAT(gradient, ElementsAre(1e30f));
+}
+
 TEST(LateGradientTest, ANewStepForgetsIt) {
   Tensors tensors;
   LateGradient late(std::nullopt, tensors.all());
