@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/component/table_training_fixture.h"
+#include "tests/testing/own_samples.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline {
@@ -170,40 +171,12 @@ rows (int64[N, 3] bag, float[40, 1] emb) => (float[N, 1] logit)
   }
 }
 
-// Sample i has the feature i alone, so each of its updates takes the same share
-// of what w[i] lacks.
 TEST_F(LeasedTrainingTest, EachSampleCountsOncePerEpoch) {
-  constexpr int kSamples = 240;
-  std::ofstream file(dir_.File("own.libsvm"));
-  for (int i = 0; i < kSamples; ++i) file << "1 " << i + 1 << ":1\n";
-  file.close();
-  JobSpec spec = JobFromText(R"pb(
-    name: "own"
-    model {
-      path: "model.onnxtxt"
-      initialize { pattern: "*" scheme: ZEROS }
-    }
-    data {
-      train { libsvm { path: "own.libsvm" dimension: 240 } }
-      feeds { input: "x" field: "features" }
-      label { field: "label" }
-      sharing: LEASED
-      shuffle: false
-    }
-    loss { kind: MEAN_SQUARED_ERROR }
-    optimizer { kind: SGD }
-    learning_rate { base: 0.1 }
-    training { epochs: 8 batch_size: 4 threads: 1 }
-    limits { step_timeout_seconds: 20 }
-  )pb");
-  constexpr char kModel[] = R"(
-< ir_version: 8, opset_import: ["" : 13] >
-own (float[N, 240] x, float[240, 1] w) => (float[N, 1] y) { y = MatMul (x, w) })";
-  spec.mutable_consistency()->set_mode(ConsistencySpec::BOUNDED_STALENESS);
-  spec.mutable_consistency()->set_staleness_bound(12);
+  std::ofstream(dir_.File("own.libsvm")) << OwnSamplesText();
+  const JobSpec spec = OwnSamplesJob("own.libsvm", /*epochs=*/8, /*rate=*/0.1f);
   Weights alone;
   for (const uint32_t workers : {1u, 3u}) {
-    const auto leased = MakeCluster(workers, 2)->RunJob(spec, kModel);
+    const auto leased = MakeCluster(workers, 2)->RunJob(spec, kOwnSamplesModel);
     ASSERT_OK(leased.status);
     const std::vector<float>& w = leased.weights.at("w");
     EXPECT_THAT(w, Each(w[0])) << "a sample counts more often than another";

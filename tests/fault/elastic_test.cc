@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/job_builder.h"
+#include "tests/testing/own_samples.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/test_cluster.h"
 
@@ -173,43 +174,19 @@ TEST_F(ElasticTest, AKilledWorkerCostsOnlyThatWorker) {
   }
 }
 
-// Sample i has the feature i alone, so each of its updates takes the same share
-// of what w[i] lacks: one that was lost or doubled would show.
+// A sample that was lost or trained twice would show.
 TEST_F(ElasticTest, LeasedSamplesCountOnceThoughWorkersComeAndGo) {
-  constexpr int kSamples = 240;
-  std::string samples;
-  for (int i = 0; i < kSamples; ++i) {
-    absl::StrAppend(&samples, "1 ", i + 1, ":1\n");
-  }
   const std::string data = cluster_.dir().File("own.libsvm");
-  ASSERT_OK(WriteFileAtomically(data, samples));
-  JobSpec job = JobFromText(R"pb(
-    name: "leased"
-    model { initialize { pattern: "*" scheme: ZEROS } }
-    data {
-      train { libsvm { dimension: 240 } }
-      feeds { input: "x" field: "features" }
-      label { field: "label" }
-      sharing: LEASED
-      shuffle: false
-    }
-    loss { kind: MEAN_SQUARED_ERROR }
-    optimizer { kind: SGD }
-    learning_rate { base: 0.0001 }
-    consistency { mode: BOUNDED_STALENESS staleness_bound: 12 }
-    training { epochs: 300 batch_size: 4 threads: 1 }
+  ASSERT_OK(WriteFileAtomically(data, OwnSamplesText()));
+  JobSpec job = OwnSamplesJob(data, /*epochs=*/300, /*rate=*/0.0001f);
+  job.MergeFrom(JobFromText(R"pb(
     resources { workers: 3 min_workers: 1 ps: 1 }
     checkpoint { every_clocks: 400 }
     restart { max: 5 backoff_seconds: 0 }
-  )pb");
-  job.mutable_data()->mutable_train()->mutable_libsvm()->set_path(data);
+  )pb"));
   job.mutable_checkpoint()->set_directory(folder_);
   const auto id =
-      cluster_.Submit(WriteJob(cluster_.dir(), job,
-                               R"(< ir_version: 8, opset_import: ["" : 13] >
-own (float[N, 240] x, float[240, 1] w) => (float[N, 1] y) {
-  y = MatMul (x, w)
-})"));
+      cluster_.Submit(WriteJob(cluster_.dir(), job, kOwnSamplesModel));
   ASSERT_OK(id);
   ASSERT_OK(cluster_.WaitForClock(*id, 1000, kPatience));
   ASSERT_OK_AND_ASSIGN(const auto regime,

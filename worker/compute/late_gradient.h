@@ -21,8 +21,8 @@ namespace syncline::worker {
 //               g was computed with)
 //
 // for a sum g over n samples. The latter is the diagonal approximation of Zheng
-// et al. 2017 (DC-ASGD), for the mean of the samples. What is pushed of a
-// running mean is that of its batch, and is not changed.
+// et al. 2017 (DC-ASGD), for the mean of the samples. The push of
+// a running mean is that of its batch, and is not changed.
 //
 //   BeginStep           keeps the values that the step computes with
 //   Keep                the step was made without this worker

@@ -157,7 +157,7 @@ std::vector<SampleRange> BatchPlan::WindowPieces(int64_t window) const {
 void BatchPlan::LeaveWindow(int64_t next) {
   if (window_ < 0) return;
   Append(WindowPieces(window_), &moves_.past);
-  // What was to be read ahead, and is not read with leased data.
+  // The window that was announced to be read ahead; leased data may skip it.
   if (next != window_ + 1) Append(WindowPieces(window_ + 1), &moves_.past);
 }
 

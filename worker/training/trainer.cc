@@ -488,7 +488,7 @@ absl::Status Trainer::Step(int64_t clock) {
   }
   SendGradient(&step);
   SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
-  // Those that it does not make are closed with it.
+  // With leased data the clocks before the next one are closed, too.
   meter_.AddStep(next - 1, step.samples, step.loss_sum, step.times);
   history_.Add(clock, step.samples, step.loss_sum, scaler_.scale(),
                history_watch_.Lap());

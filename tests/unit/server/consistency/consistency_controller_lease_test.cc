@@ -109,7 +109,7 @@ TEST_F(LeaseTest, ACutIsAtOneClockWhateverIsLeased) {
   }
   ASSERT_OK(EndCut(1));
   EXPECT_EQ(controller_->worker(1).closed(), 3);
-  // What is pushed is before a later cut.
+  // A later cut is behind the clocks that were pushed.
   EXPECT_TRUE(absl::IsOutOfRange(BeginCut(2, {1, 1}, CutUse::kCheckpoint)));
   EXPECT_THAT(std::vector<int64_t>(controller_->smallest_cut().begin(),
                                    controller_->smallest_cut().end()),

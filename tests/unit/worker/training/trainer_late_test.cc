@@ -24,7 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What was handed over with a step.
+// A step as the trainer handed it over.
 struct Handed {
   int64_t clock = 0;
   uint64_t samples = 0;
