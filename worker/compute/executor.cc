@@ -145,6 +145,20 @@ class GraphExecutor : public Executor {
   int64_t SmallestPart() const {
     return std::max<int64_t>(1, options_.batch_size / options_.micro_batches);
   }
+  int64_t LargestBatch() const {
+    return std::max(options_.batch_size, options_.batch_max);
+  }
+  // Some batch may be run in several parts.
+  bool HasParts() const {
+    return options_.micro_batches > 1 || LargestBatch() > options_.batch_size;
+  }
+  // How many a training batch is run in.
+  int64_t PartsOf(const Batch& batch) const {
+    if (batch.size <= options_.batch_size) {
+      return std::min(options_.micro_batches, batch.size);
+    }
+    return (batch.size + LargestPart() - 1) / LargestPart();
+  }
   // Not lent: what parts of a batch add up to, what BatchNormalization says of
   // its input, and the zeros of parameters that do not lead to the loss.
   void PlanGradients() {
@@ -159,8 +173,7 @@ class GraphExecutor : public Executor {
     }
     gradient_counts_ = counts_;
     for (size_t i = 0; i < counts_.size(); ++i) {
-      const bool is_lent = options_.micro_batches == 1 &&
-                           written[parameters_[i]] &&
+      const bool is_lent = !HasParts() && written[parameters_[i]] &&
                            !training_.parameters[i].momentum.has_value();
       const bool is_transient = is_lent && options_.transient_gradients;
       gradient_memory_.push_back({.bytes = ParameterMemory::BytesOf(counts_[i]),
@@ -318,7 +331,7 @@ absl::Status GraphExecutor::CheckGathers() const {
   if (options_.precision != DType::kFloat32) {
     return refuse("16-bit precision", "precision: FLOAT32");
   }
-  if (options_.micro_batches > 1) {
+  if (HasParts()) {
     return refuse("batches in parts", "training { micro_batches: 1 }");
   }
   if (options_.recompute_segments > 1) {
@@ -491,7 +504,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
            .length = length,
            .is_short = training && batch_size < SmallestPart(),
            .table_samples =
-               training ? options_.batch_size : options_.eval_batch_size,
+               training ? LargestBatch() : options_.eval_batch_size,
            .training = training,
            .recompute_segments = training ? options_.recompute_segments : 1,
            .folds_statistics = training && options_.folds_statistics,
@@ -629,10 +642,10 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
     const Batch& batch, int64_t clock,
     absl::FunctionRef<void(int)> on_gradient) {
   SYNCLINE_CHECK(options_.trains && (!gathers() || gatherer_ != nullptr));
-  SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.batch_size));
+  SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, LargestBatch()));
   SetComputeThreads(options_.threads);
   const uint64_t seed = SeedFor(options_.seed, static_cast<uint64_t>(clock));
-  const int64_t parts = std::min(options_.micro_batches, batch.size);
+  const int64_t parts = PartsOf(batch);
   StepResult result;
   for (int64_t k = 0; k < parts; ++k) {
     const int64_t first = batch.size * k / parts;

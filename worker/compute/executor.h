@@ -57,6 +57,10 @@ class Executor {
     bool trains = true;
     int64_t batch_size = 0;     // largest training batch
     int64_t micro_batches = 1;  // parts that a training batch is run in
+    // Larger than batch_size: training batches of up to so many samples may
+    // come. One that has more than batch_size is run in more parts of the same
+    // size.
+    int64_t batch_max = 0;
     // kBfloat16, kFloat16: activations and products in 16 bits, with parameters
     // and their gradients in float32 (dtype_overlay.h).
     DType precision = DType::kFloat32;
@@ -121,8 +125,9 @@ class Executor {
     // 'w'"; empty: all of them are finite.
     std::string overflow = {};
   };
-  // Forward and backward on batch.size samples (> 0, <= options.batch_size), in
-  // options.micro_batches parts of nearly equal size: the same gradients but
+  // Forward and backward on batch.size samples (> 0, <= options.batch_size, or
+  // batch_max), in options.micro_batches parts, or more, of nearly equal size:
+  // the same gradients but
   // for the order of sums. `clock` and the place of a sample in the step
   // (Batch.first_in_step) seed what is random.
   // Calls on_gradient(i) once per parameter, from this thread, as soon as its

@@ -57,6 +57,13 @@ BatchPlan::BatchPlan(const Options& options) : options_(options) {
   }
 }
 
+void BatchPlan::ShareAmong(uint32_t workers, uint32_t rank) {
+  SYNCLINE_CHECK(rank < workers);
+  options_.global_batch = samples_per_step();
+  options_.workers = workers;
+  options_.rank = rank;
+}
+
 SampleRange BatchPlan::PositionsOf(int64_t step) const {
   if (!options_.buckets.empty()) {
     return {step_begins_[step], step_begins_[step + 1] - step_begins_[step]};

@@ -130,6 +130,10 @@ class BatchPlan {
   // ceil(sample_count / (workers * batch_size)), or of global_batch; with
   // buckets the sum of that over them.
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  // From here on so many workers share a step's samples, which stay the same,
+  // and this one has another rank among them.
+  void ShareAmong(uint32_t workers, uint32_t rank);
+
   // Of all ranks; the last step of an epoch, or of a bucket, may have fewer.
   int64_t samples_per_step() const {
     if (options_.global_batch > 0) return options_.global_batch;
@@ -168,7 +172,7 @@ class BatchPlan {
   void LeaveWindow(int64_t next);
   // Samples of the pieces of `window` in the epoch's order.
   std::vector<SampleRange> WindowPieces(int64_t window) const;
-  const Options options_;
+  Options options_;  // const, but for its share
   int64_t steps_per_epoch_ = 0;
   int64_t permuted_epoch_ = -1;
   std::vector<int64_t> order_;  // of samples, or with windows of pieces

@@ -1,5 +1,7 @@
 #include "worker/data/prefetcher.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
@@ -82,6 +84,16 @@ void Prefetcher::SkipTo(int64_t clock) {
   changed_.SignalAll();
 }
 
+void Prefetcher::ShareAmong(int64_t clock, uint32_t workers, uint32_t rank) {
+  const int64_t number = rounds_.FirstStep(clock) - first_step_;
+  SYNCLINE_CHECK(!leases_ && number == next_ && rank < workers);
+  MutexLock lock(&mu_);
+  share_ = Share{.from = number, .workers = workers, .rank = rank};
+  read_ = std::min(read_, number);
+  consumed_ = number;
+  changed_.SignalAll();
+}
+
 bool Prefetcher::IsSkipped(int64_t step) {
   MutexLock lock(&mu_);
   return step < skipped_to_;
@@ -92,24 +104,30 @@ const Batch* Prefetcher::Peek() {
   return next_ < read_ ? &slots_[next_ % slots_.size()] : nullptr;
 }
 
-std::optional<int64_t> Prefetcher::AwaitStep(int64_t number) {
-  if (!leases_ && first_step_ + number == steps_) return std::nullopt;
+std::optional<int64_t> Prefetcher::AwaitStep(int64_t* number) {
+  const auto slots = static_cast<int64_t>(slots_.size());
   MutexLock lock(&mu_);
-  while (!closed_ &&
-         (number >= consumed_ + static_cast<int64_t>(slots_.size()) ||
-          (leases_ && number == given_count_))) {
+  while (!closed_) {
+    if (share_.has_value()) {
+      plan_.ShareAmong(share_->workers, share_->rank);
+      *number = share_->from;
+      share_.reset();
+    }
+    const bool is_known =
+        leases_ ? *number < given_count_ : first_step_ + *number < steps_;
+    if (is_known && *number < consumed_ + slots) {
+      return leases_ ? given_.front() : first_step_ + *number;
+    }
     changed_.WaitUntil(&mu_, MonotonicNow() + kLookAgain);
   }
-  if (closed_) return std::nullopt;
-  return leases_ ? given_.front() : first_step_ + number;
+  return std::nullopt;
 }
 
 void Prefetcher::ReadAhead() {
   SetThreadName("prefetch");
   const int64_t in_epoch = plan_.steps_per_epoch();
-  for (int64_t number = 0;; ++number) {
-    const std::optional<int64_t> known = AwaitStep(number);
-    if (!known.has_value()) return;
+  int64_t number = 0;
+  while (const std::optional<int64_t> known = AwaitStep(&number)) {
     const int64_t step = *known;
     const auto samples = plan_.Indices(step / in_epoch, step % in_epoch);
     const BatchPlan::Moves moves = plan_.TakeMoves();
@@ -120,8 +138,9 @@ void Prefetcher::ReadAhead() {
                           plan_.FirstInStep(step % in_epoch);
     for (const SampleRange& range : moves.past) dataset_->HasRead(range);
     MutexLock lock(&mu_);
+    if (share_.has_value()) continue;  // it is read again
     if (leases_) given_.pop_front();
-    read_ = number + 1;
+    read_ = ++number;
     changed_.SignalAll();
   }
 }

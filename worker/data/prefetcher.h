@@ -56,6 +56,12 @@ class Prefetcher {
   // REQUIRES: no clock before the next one's, nor behind the last one's.
   void SkipTo(int64_t clock);
 
+  // From `clock` on, whose first batch is the one that Next returns next, the
+  // rank's batches are those of rank `rank` among so many workers
+  // (BatchPlan::ShareAmong); what was read ahead is read again. Ends the loan
+  // of what Next has returned. REQUIRES: no leases.
+  void ShareAmong(int64_t clock, uint32_t workers, uint32_t rank);
+
   // The batch that Next will return, if it has been read; else null. Borrowed
   // as that one will be; what Next has returned stays borrowed. Does not block.
   const Batch* Peek();
@@ -68,8 +74,9 @@ class Prefetcher {
  private:
   void ReadAhead();
   // Waits until the rank's step of this number is known and its batch has a
-  // free slot. None: there is no such step, or reading ends.
-  std::optional<int64_t> AwaitStep(int64_t number);
+  // free slot; takes another share over, which sets the number back. None:
+  // reading ends.
+  std::optional<int64_t> AwaitStep(int64_t* number);
   bool IsSkipped(int64_t step);
 
   const Dataset* const dataset_;
@@ -92,6 +99,13 @@ class Prefetcher {
   int64_t consumed_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t skipped_to_ ABSL_GUARDED_BY(mu_) = 0;  // batches below are not wanted
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  // ShareAmong's, until the reading thread has taken it over.
+  struct Share {
+    int64_t from = 0;  // the number of its first step
+    uint32_t workers = 1;
+    uint32_t rank = 0;
+  };
+  std::optional<Share> share_ ABSL_GUARDED_BY(mu_);
   // With leases: those that are not read yet, and how many there were.
   std::deque<int64_t> given_ ABSL_GUARDED_BY(mu_);
   int64_t given_count_ ABSL_GUARDED_BY(mu_) = 0;

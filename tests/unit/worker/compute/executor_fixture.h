@@ -31,7 +31,8 @@ class SeededExecutor {
                  int64_t batch_size, int64_t micro_batches = 1,
                  int recompute_segments = 1, int threads = 1,
                  StatisticsExchange* statistics = nullptr,
-                 Device* device = nullptr, DType precision = DType::kFloat32)
+                 Device* device = nullptr, DType precision = DType::kFloat32,
+                 int64_t batch_max = 0)
       : model_(m), loss_(loss) {
     Executor::Options options;
     options.device = device;
@@ -39,6 +40,7 @@ class SeededExecutor {
     options.loss.set_kind(loss);
     options.batch_size = batch_size;
     options.micro_batches = micro_batches;
+    options.batch_max = batch_max;
     options.recompute_segments = recompute_segments;
     options.eval_batch_size = batch_size + 3;
     options.seed = 17;

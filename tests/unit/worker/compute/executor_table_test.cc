@@ -50,7 +50,8 @@ class TableTest : public ::testing::Test {
   // Feeds in the order ids, x, user.
   // `parts`: of a batch, and segments that are recomputed.
   std::unique_ptr<Executor> Create(bool table, int parts = 1,
-                                   DType precision = DType::kFloat32) {
+                                   DType precision = DType::kFloat32,
+                                   int64_t usual_batch = kBatch) {
     std::vector<std::string> tables;
     if (table) tables.push_back("w_e");
     auto model = Model::Parse(kEmbeddings, "test", {"w_*"}, tables);
@@ -82,7 +83,8 @@ class TableTest : public ::testing::Test {
     }
     Executor::Options options;
     options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
-    options.batch_size = kBatch;
+    options.batch_size = usual_batch;
+    options.batch_max = kBatch;
     options.micro_batches = parts;
     options.recompute_segments = parts;
     options.precision = precision;
@@ -179,6 +181,38 @@ INSTANTIATE_TEST_SUITE_P(
     Parts, TablePartsTest,
     ::testing::Combine(::testing::Values(1, 4),
                        ::testing::Values(DType::kFloat32, DType::kBfloat16)));
+
+TEST_F(TableTest, TheRowsOfALargerBatchThanUsualHaveRoom) {
+  const auto whole = Create(true);
+  const auto usually_small =
+      Create(true, /*parts=*/1, DType::kFloat32, /*usual_batch=*/1);
+  const std::vector<float> values = Seeded(44, 1);
+  const std::vector<float> a = Seeded(8, 2);
+  const Batch batch = MakeBatch(kBatch, 7);
+  std::vector<double> losses;
+  std::vector<std::vector<float>> gradients;
+  for (const auto& executor : {whole.get(), usually_small.get()}) {
+    const auto rows = MakeRows(/*padded=*/false);
+    RowBatch* const tables[] = {rows.get()};
+    executor->UseTables(tables);
+    std::copy(a.begin(), a.end(), executor->parameter(0).begin());
+    rows->Collect(batch);
+    ASSERT_GT(rows->keys().size(), 7u) << "more than one sample can have";
+    for (size_t i = 0; i < rows->keys().size(); ++i) {
+      std::copy_n(values.begin() + 4 * rows->keys()[i], 4, rows->value(i));
+    }
+    const auto step = executor->TrainStep(batch, 0, Ignore);
+    ASSERT_TRUE(step.ok()) << step.status();
+    losses.push_back(step->loss_sum);
+    gradients.emplace_back(rows->gradient(0),
+                           rows->gradient(0) + 4 * rows->keys().size());
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-5);
+  ASSERT_EQ(gradients[0].size(), gradients[1].size());
+  for (size_t i = 0; i < gradients[0].size(); ++i) {
+    EXPECT_NEAR(gradients[0][i], gradients[1][i], 1e-5) << i;
+  }
+}
 
 TEST_F(TableTest, PaddingReadsZerosAndHasNoGradient) {
   const auto dense = Create(false);

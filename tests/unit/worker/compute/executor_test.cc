@@ -270,6 +270,34 @@ TEST(ExecutorTest,
   EXPECT_NEAR(sum, loss, 1e-6 * loss);
 }
 
+TEST(ExecutorTest, ALargerBatchThanUsualIsRunInMoreParts) {
+  const TrainingModel model = Mlp();
+  SeededExecutor whole(model, LossSpec::SOFTMAX_CROSS_ENTROPY, 9);
+  SeededExecutor usual(model, LossSpec::SOFTMAX_CROSS_ENTROPY, 3);
+  SeededExecutor grows(model, LossSpec::SOFTMAX_CROSS_ENTROPY, 3,
+                       /*micro_batches=*/1, /*recompute_segments=*/1,
+                       /*threads=*/1, /*statistics=*/nullptr,
+                       /*device=*/nullptr, DType::kFloat32, /*batch_max=*/9);
+  for (const int64_t size : {3, 2}) {
+    const Batch batch = whole.MakeBatch(size);
+    EXPECT_EQ(grows.Step(batch), usual.Step(batch)) << "in one part";
+    EXPECT_EQ(grows.Gradients(), usual.Gradients());
+  }
+  for (const int64_t size : {9, 5, 4}) {
+    const Batch batch = whole.MakeBatch(size);
+    const double loss = whole.Step(batch);
+    EXPECT_NEAR(grows.Step(batch), loss, 1e-6 * loss);
+    const auto want = whole.Gradients();
+    const auto got = grows.Gradients();
+    for (size_t i = 0; i < want.size(); ++i) {
+      for (size_t j = 0; j < want[i].size(); ++j) {
+        EXPECT_NEAR(got[i][j], want[i][j], 1e-5);
+      }
+    }
+  }
+  EXPECT_FALSE(grows.executor().TrainStep(whole.MakeBatch(10), 0, Ignore).ok());
+}
+
 TEST(ExecutorTest, DropoutDependsOnClockAndPlaceInTheStepAndNothingElse) {
   SeededExecutor trainer(
       MakeTrainingModel("(float[N,50] x, float[50] w_a) => (float[N,50] y)", "",

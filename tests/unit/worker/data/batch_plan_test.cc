@@ -126,6 +126,32 @@ TEST(BatchPlanTest, WorkersSeeStepByStepWhatOneWorkerWithTheirBatchesSees) {
   }
 }
 
+TEST(BatchPlanTest, OthersShareTheSamplesOfAStepOnceARankHasLeft) {
+  for (const int64_t global_batch : {0, 30}) {
+    const BatchPlan::Options options = {.sample_count = 95,
+                                        .batch_size = 10,
+                                        .global_batch = global_batch,
+                                        .workers = 3,
+                                        .seed = 5};
+    for (int64_t step = 0; step < 4; ++step) {
+      SCOPED_TRACE(absl::StrCat(global_batch, ", step ", step));
+      const Samples before = Step(options, 1, step);
+      Samples all;
+      for (const uint32_t rank : {0, 2}) {  // 1 has left
+        BatchPlan::Options own = options;
+        own.rank = rank;
+        BatchPlan plan(own);
+        plan.ShareAmong(2, rank / 2);
+        EXPECT_EQ(plan.steps_per_epoch(), 4);
+        const auto part = plan.Indices(1, step);
+        EXPECT_EQ(plan.FirstInStep(step), static_cast<int64_t>(all.size()));
+        all.insert(all.end(), part.begin(), part.end());
+      }
+      EXPECT_EQ(all, before);
+    }
+  }
+}
+
 TEST(BatchPlanTest, LastStepIsCutInRankOrder) {
   // 10 samples, 3 x 4 per step: 4, 4, 2.
   BatchPlan::Options options = {

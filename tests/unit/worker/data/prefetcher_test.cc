@@ -183,6 +183,38 @@ TEST(PrefetcherTest, SkippedBatchesAreNotGivenAndTheNextOnesAreTheirClocks) {
             absl::StatusCode::kOutOfRange);
 }
 
+TEST(PrefetcherTest, AnotherShareBeginsWithTheNextStepWhateverWasReadAhead) {
+  const CountingDataset dataset(100);
+  Prefetcher::Options options = Plan(100, 8, 9);  // 5 steps an epoch
+  options.plan.workers = 3;
+  options.plan.rank = 2;
+  for (int64_t from = 0; from < 9; ++from) {
+    for (const bool waits : {true, false}) {
+      SCOPED_TRACE(absl::StrCat("from clock ", from));
+      Prefetcher prefetcher(&dataset, options);
+      BatchPlan own(options.plan);
+      BatchPlan shared(options.plan);
+      shared.ShareAmong(2, 1);
+      for (int64_t clock = 0; clock < 9; ++clock) {
+        if (clock == from) {
+          if (waits) {
+            while (prefetcher.Peek() == nullptr) {
+              absl::SleepFor(absl::Milliseconds(1));
+            }
+          }
+          prefetcher.ShareAmong(clock, 2, 1);
+        }
+        BatchPlan& plan = clock < from ? own : shared;
+        auto batch = prefetcher.Next(Soon());
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        EXPECT_THAT((*batch)->labels,
+                    ElementsAreArray(plan.Indices(clock / 5, clock % 5)));
+        EXPECT_EQ((*batch)->first_in_step, plan.FirstInStep(clock % 5));
+      }
+    }
+  }
+}
+
 TEST(PrefetcherTest, SkippingToTheEnd) {
   CountingDataset dataset(25);
   Prefetcher prefetcher(&dataset, Plan(25, 4, 20));
