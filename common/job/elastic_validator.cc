@@ -120,6 +120,31 @@ bool IsElastic(const JobSpec& spec) {
          resources.max_workers() > resources.workers();
 }
 
+bool OutlivesWorkers(const JobSpec& spec) {
+  const ResourcesSpec& resources = spec.resources();
+  const TrainingSpec& training = spec.training();
+  if (resources.min_workers() == 0 ||
+      resources.min_workers() >= resources.workers() || LeasesData(spec) ||
+      !IsSync(spec.consistency().mode()) || HasGroups(spec)) {
+    return false;
+  }
+  const auto by_ps = [](Strategy strategy) {
+    return strategy == PARAMETER_SERVER || strategy == STRATEGY_UNSPECIFIED;
+  };
+  for (const RegimeRule& rule : spec.regimes()) {
+    if (!by_ps(rule.then().strategy())) return false;
+  }
+  if (!by_ps(spec.strategy())) return false;
+  // Within a step they wait for all workers; the loss scale follows what all
+  // have skipped.
+  return !training.sync_batch_statistics() && spec.precision() != FLOAT16;
+}
+
+int64_t LargestShare(const JobSpec& spec) {
+  if (!OutlivesWorkers(spec)) return SharesOf(spec).largest;
+  return SharesOf(SpecForWorkers(spec, spec.resources().min_workers())).largest;
+}
+
 bool KeepsCheckpointsOnPs(const JobSpec& spec) {
   return !IsWithoutPs(spec) && spec.checkpoint().directory().empty();
 }

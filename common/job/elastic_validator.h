@@ -23,6 +23,16 @@ void CheckElastic(const JobSpec& spec, Problems* problems);
 // doing. REQUIRES: `spec` has its defaults.
 bool IsElastic(const JobSpec& spec);
 
+// The job trains on, in the same attempt, when a worker other than the chief is
+// lost (docs/adr/093): those that are left share the samples of the clocks
+// behind. REQUIRES: `spec` has its defaults. An attempt's has the number of its
+// workers.
+bool OutlivesWorkers(const JobSpec& spec);
+
+// The largest share of a clock that a worker may come to have in such an
+// attempt; SharesOf's where it has all its workers to the end.
+int64_t LargestShare(const JobSpec& spec);
+
 // Each ps keeps its part of the job's checkpoints for itself, so that the job
 // can go on on the same ps alone. REQUIRES: `spec` has a checkpoint.
 bool KeepsCheckpointsOnPs(const JobSpec& spec);

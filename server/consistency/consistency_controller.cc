@@ -140,6 +140,10 @@ absl::Status ConsistencyController::AnnounceCut(
       return absl::InvalidArgumentError(absl::StrCat(
           options_.label, ": the shards of a job with leased data stay"));
     }
+    if (use == CutUse::kRouting && lost_ != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options_.label, ": the shards stay where the job has lost a worker"));
+    }
     if (use == CutUse::kRegime) {
       SYNCLINE_RETURN_IF_ERROR(CheckRegimeCut(clocks, regime));
     } else {
@@ -317,7 +321,9 @@ int64_t ConsistencyController::max_clock() const {
 absl::Status ConsistencyController::CheckCaller(uint32_t rank,
                                                 uint64_t incarnation) const {
   if (!closed_.ok()) return closed_;
-  return options_.CheckCaller(rank, incarnation);
+  SYNCLINE_RETURN_IF_ERROR(options_.CheckCaller(rank, incarnation));
+  const LostWorker* const lost = FindLost(rank);
+  return lost == nullptr ? absl::OkStatus() : LostError(*lost);
 }
 
 absl::Status ConsistencyController::CheckChief(uint32_t rank,

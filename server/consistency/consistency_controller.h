@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -98,9 +99,12 @@ class ConsistencyController {
   // are applied, ascending. The others are left behind: the clock is closed for
   // them, and what they send for it is dropped. Late repeats are ignored.
   // Errors: Internal: it names a worker that has not closed the clock here, or
-  // none; nothing has changed then.
+  // none; nothing has changed then. `removed`: all workers that have no part in
+  // the clocks behind this one, ascending. Their calls fail from here on, with
+  // FailedPrecondition.
   absl::Status OnQuorum(int64_t clock, absl::Span<const uint32_t> ranks,
-                        absl::Time now, ShardActions* out);
+                        absl::Time now, ShardActions* out,
+                        absl::Span<const uint32_t> removed = {});
   // A try to learn the set has failed; the shell repeats it with OpenCloses.
   void OnQuorumDelayed(int64_t clock, const absl::Status& why) {
     sync_.OnSetDelayed(clock, why);
@@ -174,6 +178,16 @@ class ConsistencyController {
   // How many regimes a worker must know of before it makes step `clock`: one
   // more than there are where a cut is announced at which it changes.
   uint32_t RegimesAt(uint32_t rank, int64_t clock) const;
+
+  // A worker that the others go on without, and their first clock without it.
+  struct LostWorker {
+    uint32_t rank = 0;
+    int64_t first_clock = 0;
+  };
+  // In the order in which they were lost; null: none was. Values of a clock are
+  // read when those are known whose first_clock is at most that clock.
+  using LostWorkers = std::shared_ptr<const std::vector<LostWorker>>;
+  const LostWorkers& lost_workers() const { return lost_; }
 
   // For status and metrics.
   const PushLedger& worker(uint32_t rank) const { return workers_[rank]; }
@@ -286,6 +300,11 @@ class ConsistencyController {
   // So many samples of the worker are dropped with its gradient of `clock`.
   void CountDropped(uint32_t rank, int64_t clock, uint64_t samples);
   void LeaveBehind(uint32_t rank, int64_t clock, bool is_last);
+  // Takes the worker out of the job from `clock` on, and ends its calls.
+  void Lose(uint32_t rank, int64_t clock, ShardActions* out);
+  // Null: it was not.
+  const LostWorker* FindLost(uint32_t rank) const;
+  absl::Status LostError(const LostWorker& lost) const;
   // The open clock is SYNC's, and ends without some workers.
   bool LeavesBehind() const { return in_sync_ && options_.quorum.has_value(); }
   // The shard takes the clocks from `clock` on, in the mode that they have.
@@ -355,6 +374,7 @@ class ConsistencyController {
   CallerActivities activities_;
   StragglerLog stragglers_;
   std::vector<Behind> behind_;  // by rank
+  LostWorkers lost_;
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
   uint64_t skipped_pushes_ = 0;

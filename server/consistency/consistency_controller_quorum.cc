@@ -1,6 +1,7 @@
 // ConsistencyController's clocks that end without some of the workers.
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -17,10 +18,9 @@ std::optional<ConsistencyController::Closes> ConsistencyController::OpenCloses()
   return closes;
 }
 
-absl::Status ConsistencyController::OnQuorum(int64_t clock,
-                                             absl::Span<const uint32_t> ranks,
-                                             absl::Time now,
-                                             ShardActions* out) {
+absl::Status ConsistencyController::OnQuorum(
+    int64_t clock, absl::Span<const uint32_t> ranks, absl::Time now,
+    ShardActions* out, absl::Span<const uint32_t> removed) {
   if (!closed_.ok() || !in_sync_ || !sync_.AwaitsSet() ||
       clock != sync_.clock()) {
     return absl::OkStatus();
@@ -48,8 +48,15 @@ absl::Status ConsistencyController::OnQuorum(int64_t clock,
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     if (set[rank]) {
       behind_[rank].applied = clock + 1;
-    } else {
+    } else if (!options_.quorum->loses_workers) {
       LeaveBehind(rank, clock, is_last);
+    } else if (workers_[rank].closed() == clock && FindLost(rank) == nullptr) {
+      workers_[rank].Forgo(is_last);  // `removed` has it
+    }
+  }
+  for (const uint32_t rank : removed) {
+    if (rank > 0 && rank < workers_.size() && FindLost(rank) == nullptr) {
+      Lose(rank, clock + 1, out);
     }
   }
   if (ended) BeginSyncClock();
@@ -67,6 +74,42 @@ void ConsistencyController::LeaveBehind(uint32_t rank, int64_t clock,
   }
   if (worker.closed() == clock) worker.Forgo(is_last);
   ++behind_[rank].clocks;
+}
+
+void ConsistencyController::Lose(uint32_t rank, int64_t clock,
+                                 ShardActions* out) {
+  workers_[rank].Leave();
+  auto lost = lost_ == nullptr ? std::vector<LostWorker>() : *lost_;
+  lost.push_back({.rank = rank, .first_clock = clock});
+  const absl::Status status = LostError(lost.back());
+  lost_ = std::make_shared<const std::vector<LostWorker>>(std::move(lost));
+  const auto ends = [&](const ShardCall& call) {
+    if (call.rank != rank) return false;
+    ShardAction& action = out->emplace_back();
+    action.kind = ShardAction::Kind::kFail;
+    action.token = call.token;
+    action.status = status;
+    return true;
+  };
+  parked_pushes_.remove_if(ends);
+  parked_pulls_.remove_if(
+      [&](const ParkedPull& pull) { return ends(pull.call); });
+}
+
+const ConsistencyController::LostWorker* ConsistencyController::FindLost(
+    uint32_t rank) const {
+  if (lost_ == nullptr) return nullptr;
+  for (const LostWorker& lost : *lost_) {
+    if (lost.rank == rank) return &lost;
+  }
+  return nullptr;
+}
+
+absl::Status ConsistencyController::LostError(const LostWorker& lost) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat(options_.label, ": ", options_.workers[lost.rank].name,
+                   " was lost, and the others go on without it from clock ",
+                   lost.first_clock));
 }
 
 bool ConsistencyController::IsDropped(uint32_t rank, int64_t clock) const {

@@ -78,7 +78,7 @@ absl::Status ConsistencyController::CheckRegimeCut(
         ": the regime changes at one clock of all workers, its first"));
   }
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    if (!workers_[rank].finished()) continue;
+    if (!workers_[rank].finished() || FindLost(rank) != nullptr) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         options_.label, ": ", options_.workers[rank].name,
         " has made its last step, clock ", workers_[rank].closed() - 1,
@@ -95,11 +95,11 @@ absl::Status ConsistencyController::CheckRegimeCut(
   }
   if (regime->strategy != last.strategy &&
       (!regime->sync() || !last.sync() || options_.slot_count > 0 ||
-       options_.evaluator.has_value())) {
+       options_.evaluator.has_value() || lost_ != nullptr)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options_.label, ": a regime from clock ", regime->first_clock,
-        " with another strategy: that changes in SYNC alone, without tables "
-        "and without an evaluator"));
+        " with another strategy: that changes in SYNC alone, without tables, "
+        "without an evaluator, and before a worker is lost"));
   }
   if (const absl::Status added = regimes.Add(*regime, /*begun=*/0);
       !added.ok()) {

@@ -108,8 +108,11 @@ absl::StatusOr<ControllerState> ConsistencyController::Export(
     // Clocks that are leased and not made are the next attempt's.
     const bool leased = options_.leases;
     const int64_t cut = cuts_.Find(cut_id)->clocks[rank];
-    state.workers.push_back({.closed = leased ? cut : workers_[rank].closed(),
-                             .finished = !leased && workers_[rank].finished(),
+    // Another worker takes the place of one that was lost.
+    const PushLedger& worker =
+        FindLost(rank) == nullptr ? workers_[rank] : workers_[0];
+    state.workers.push_back({.closed = leased ? cut : worker.closed(),
+                             .finished = !leased && worker.finished(),
                              .left_out_pushes = left_out_pushes(rank)});
   }
   state.skipped_clocks = skipped_clocks();

@@ -38,6 +38,9 @@ struct ConsistencyOptions {
   struct Quorum {
     uint32_t needed = 1;                         // 1 to the number of workers
     std::optional<absl::Duration> timeout = {};  // none: SYNC_WITH_BACKUPS
+    // SYNC of a job whose workers may be lost: a clock ends with all that are
+    // there. `needed` is the number that the attempt begins with.
+    bool loses_workers = false;
   };
   std::optional<Quorum> quorum = {};
   // Leased data (common/job/lease_rules.h). No regime is SYNC.

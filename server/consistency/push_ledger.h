@@ -40,6 +40,13 @@ class PushLedger {
     Close();
   }
 
+  // The worker has no part in the job any more; nothing is expected of it.
+  // REQUIRES: what has arrived of the open clock has been dropped.
+  void Leave() {
+    started_ = false;
+    finished_ = true;
+  }
+
   // Clocks of this worker that are in the shard as far as `block` goes.
   int64_t clocks_of(BlockIndex block) const {
     return started_ && received_in(block, closed_) ? next_ : closed_;

@@ -1,11 +1,13 @@
 #include "server/consistency/quorum_arbiter.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 
 namespace syncline::ps {
 
@@ -40,13 +42,23 @@ absl::Status QuorumArbiter::Check(uint32_t shard, uint64_t incarnation,
   }
   const bool is_before =
       clock_.has_value() && clock + 1 == *clock_ && !last_set_.empty();
-  if (clock < 0 || (clock_.has_value() && clock != *clock_ && !is_before)) {
+  const bool is_anew = clock_.has_value() && clock > *clock_ && IsIdle();
+  if (clock < 0 ||
+      (clock_.has_value() && clock != *clock_ && !is_before && !is_anew)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options_.label, ": closes of clock ", clock, " on shard ", shard,
         clock_.has_value() ? absl::StrCat(", the shards are at ", *clock_)
                            : ", must be >= 0"));
   }
   return absl::OkStatus();
+}
+
+bool QuorumArbiter::IsIdle() const {
+  return waiting_.empty() &&
+         std::all_of(closed_.begin(), closed_.end(), [](const auto& of_shard) {
+           return std::find(of_shard.begin(), of_shard.end(), true) ==
+                  of_shard.end();
+         });
 }
 
 void QuorumArbiter::OnCloses(uint64_t token, uint32_t shard,
@@ -60,9 +72,13 @@ void QuorumArbiter::OnCloses(uint64_t token, uint32_t shard,
     answers->push_back({.token = token, .status = std::move(valid)});
     return;
   }
-  if (!clock_.has_value()) clock_ = clock;
+  if (!clock_.has_value() || clock > *clock_) {
+    clock_ = clock;
+    last_set_.clear();
+  }
   if (clock < *clock_) {
-    answers->push_back({.token = token, .ranks = last_set_});
+    answers->push_back(
+        {.token = token, .ranks = last_set_, .removed = last_removed_});
     return;
   }
   for (const uint32_t rank : ranks) closed_[shard][rank] = true;
@@ -83,21 +99,50 @@ std::vector<uint32_t> QuorumArbiter::Common() const {
   return common;
 }
 
-bool QuorumArbiter::IsFixed(size_t common, absl::Time now) const {
-  if (common < options_.needed) return false;
+bool QuorumArbiter::IsFixed(const std::vector<uint32_t>& common,
+                            absl::Time now) const {
+  if (options_.loses_workers) {
+    std::vector<uint32_t> there;
+    std::set_union(common.begin(), common.end(), removed_.begin(),
+                   removed_.end(), std::back_inserter(there));
+    return !common.empty() && there.size() == options_.workers.size();
+  }
+  if (common.size() < options_.needed) return false;
   if (!options_.timeout.has_value()) return true;
-  return common == options_.workers.size() ||
+  return common.size() == options_.workers.size() ||
          now >= first_close_ + *options_.timeout;
+}
+
+absl::Status QuorumArbiter::OnRemoved(uint32_t rank, absl::Time now,
+                                      Answers* answers) {
+  SYNCLINE_RETURN_IF_ERROR(ended_);
+  if (rank == 0 || rank >= options_.workers.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options_.label, ": rank ", rank, " of ",
+                     options_.workers.size(), " cannot be taken out"));
+  }
+  if (!options_.loses_workers) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.label, ": the job goes on without no worker, also not ",
+        options_.workers[rank]));
+  }
+  const auto at = std::lower_bound(removed_.begin(), removed_.end(), rank);
+  if (at != removed_.end() && *at == rank) return absl::OkStatus();
+  removed_.insert(at, rank);
+  FixIfPossible(now, answers);
+  return absl::OkStatus();
 }
 
 void QuorumArbiter::FixIfPossible(absl::Time now, Answers* answers) {
   std::vector<uint32_t> common = Common();
-  if (!clock_.has_value() || !IsFixed(common.size(), now)) return;
+  if (!clock_.has_value() || !IsFixed(common, now)) return;
   for (const Waiting& waiting : waiting_) {
-    answers->push_back({.token = waiting.token, .ranks = common});
+    answers->push_back(
+        {.token = waiting.token, .ranks = common, .removed = removed_});
   }
   waiting_.clear();
   last_set_ = std::move(common);
+  last_removed_ = removed_;
   ++*clock_;
   first_close_ = absl::InfiniteFuture();
   for (std::vector<bool>& of_shard : closed_) {
@@ -133,12 +178,15 @@ std::string QuorumArbiter::MissingText() const {
       if (!options_.shards[shard].takes_part || closed_[shard][rank]) continue;
       where.push_back(options_.shards[shard].name);
     }
-    if (where.empty()) continue;
+    if (where.empty() ||
+        std::binary_search(removed_.begin(), removed_.end(), rank)) {
+      continue;
+    }
     missing.push_back(absl::StrCat(options_.workers[rank], " (on ",
                                    absl::StrJoin(where, ", "), ")"));
   }
   return absl::StrCat(options_.label, ": ", Common().size(), " of the ",
-                      options_.needed, " workers that clock ",
+                      options_.needed - removed_.size(), " workers that clock ",
                       clock_.value_or(0), " needs have closed it on all shards",
                       "; not told of: ", absl::StrJoin(missing, ", "));
 }

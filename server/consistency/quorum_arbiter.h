@@ -13,11 +13,13 @@
 namespace syncline::ps {
 
 // Fixes with which workers a clock is applied, for all shards of a job:
-// SYNC_WITH_BACKUPS and SYNC_WITH_TIMEOUT. It is at shard 0; each shard says
-// which workers have closed the clock there. A worker that has closed it on
-// all shards counts. The set is fixed when `needed` workers count, or, with a
-// timeout, when all do, or `needed` do and the timeout has passed since the
-// first close. A set that is fixed never changes.
+// SYNC_WITH_BACKUPS and SYNC_WITH_TIMEOUT, and SYNC whose workers may be lost.
+// It is at shard 0; each shard says which workers have closed the clock there.
+// A worker that has closed it on all shards counts. The set is fixed when
+// `needed` workers count, or, with a timeout, when all do, or `needed` do and
+// the timeout has passed since the first close. Where workers may be lost it is
+// fixed when all that are not removed count; one that is removed and counts is
+// in it, too. A set that is fixed never changes.
 //
 // A pure state machine. Each call ends in exactly one answer, at the latest at
 // the first OnTick after its deadline. Thread-compatible.
@@ -33,6 +35,7 @@ class QuorumArbiter {
   struct Options {
     uint32_t needed = 1;                    // 1 to the number of workers
     std::optional<absl::Duration> timeout;  // none: SYNC_WITH_BACKUPS
+    bool loses_workers = false;             // ConsistencyOptions::Quorum's
     std::vector<Shard> shards;              // by number; the first takes part
     std::vector<std::string> workers;       // names by rank
     std::string label;  // "job j-0001 on ps:0 at 10.0.0.5:4000"
@@ -41,6 +44,8 @@ class QuorumArbiter {
     uint64_t token = 0;
     absl::Status status = absl::OkStatus();
     std::vector<uint32_t> ranks = {};  // the set, ascending
+    // All that have no part in the clocks behind this one, ascending.
+    std::vector<uint32_t> removed = {};
   };
   using Answers = std::vector<Answer>;
 
@@ -54,6 +59,11 @@ class QuorumArbiter {
   void OnCloses(uint64_t token, uint32_t shard, uint64_t incarnation,
                 int64_t clock, absl::Span<const uint32_t> ranks,
                 absl::Time deadline, absl::Time now, Answers* answers);
+  // No clock waits for this worker any more, from the one on whose set is fixed
+  // next. A repeat changes nothing. Errors: FailedPrecondition: the job waits
+  // for all its workers, or would have none left; InvalidArgument: no such
+  // worker, or the chief.
+  absl::Status OnRemoved(uint32_t rank, absl::Time now, Answers* answers);
   // This process was frozen for so long: deadlines and the timeout move.
   void OnFrozen(absl::Duration frozen);
   void OnTick(absl::Time now, Answers* answers);
@@ -72,9 +82,12 @@ class QuorumArbiter {
 
   absl::Status Check(uint32_t shard, uint64_t incarnation, int64_t clock,
                      absl::Span<const uint32_t> ranks) const;
+  // No shard has told of a close of clock_. The job may come back at a later
+  // one then: the workers had the state meanwhile.
+  bool IsIdle() const;
   // Workers that have closed the clock on all shards, ascending.
   std::vector<uint32_t> Common() const;
-  bool IsFixed(size_t common, absl::Time now) const;
+  bool IsFixed(const std::vector<uint32_t>& common, absl::Time now) const;
   void FixIfPossible(absl::Time now, Answers* answers);
   std::string MissingText() const;
 
@@ -84,7 +97,9 @@ class QuorumArbiter {
   std::vector<std::vector<bool>> closed_;  // of clock_, by shard and rank
   // Of the clock before, for shards that ask late; empty: none.
   std::vector<uint32_t> last_set_;
-  std::vector<Waiting> waiting_;  // for clock_'s set
+  std::vector<uint32_t> last_removed_;  // as it was answered with last_set_
+  std::vector<uint32_t> removed_;       // ascending
+  std::vector<Waiting> waiting_;        // for clock_'s set
   absl::Status ended_;
 };
 

@@ -61,7 +61,9 @@ std::string WaitReasons::OfCut(const CutSchedule::Cut& cut) const {
 std::string WaitReasons::OfSet() const {
   const int64_t clock = sync_.clock();
   return absl::StrCat(
-      "clock ", clock, ", which ends once ", options_.quorum->needed,
+      "clock ", clock, ", which ends once ",
+      options_.quorum->loses_workers ? "all"
+                                     : absl::StrCat(options_.quorum->needed),
       " workers have closed it on all shards: ", sync_.ClosedRanks().size(),
       " have here",
       sync_.set_trouble().empty()

@@ -69,6 +69,13 @@ ByteBuffer PullFrame(JobShard* shard, uint32_t rank, PullValues values) {
   header.set_skipped_through(values.skipped_through);
   header.set_regimes(values.regimes);
   header.set_open_clock(values.open_clock);
+  if (values.lost != nullptr) {
+    for (const ConsistencyController::LostWorker& worker : *values.lost) {
+      LostWorker* const lost = header.add_lost_workers();
+      lost->set_rank(worker.rank);
+      lost->set_first_clock(worker.first_clock);
+    }
+  }
   FrameParts parts;
   header.SerializeToString(&parts.header);
   if (values.area.data != nullptr && values.bytes > 0) {

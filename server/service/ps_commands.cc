@@ -32,6 +32,15 @@ void PsCommands::OnCommand(const SchedulerMessage& command) {
         thread_.TrySubmit([this, assignment = command.prepare().assignment()] {
           Prepare(assignment);
         });
+  } else if (command.has_remove_worker()) {
+    const RemoveWorker& remove = command.remove_worker();
+    const absl::Status removed = server_->TakeWorkerOut(remove);
+    LogWarning(removed.ok() ? "a worker was lost, and the others go on"
+                            : "a lost worker was not taken out")
+        .Job(remove.job_id())
+        .Field("rank", remove.rank())
+        .Field("why", remove.reason())
+        .Status(removed);
   } else if (command.has_stop()) {
     {
       MutexLock lock(&mu_);

@@ -24,6 +24,7 @@ namespace syncline::ps {
 //                          -> JobPrepared, with the problem if there is one
 //   StopJob    -> CloseJob -> JobDone{released}, also for a job it has not;
 //                 before it the last PsReport, which stays after the job
+//   RemoveWorker -> TakeWorkerOut, at once
 class PsCommands {
  public:
   // Its shard of a job is that of the participant with `incarnation`. `server`

@@ -175,6 +175,7 @@ class PsServerImpl final : public PsServer {
   absl::Status ExportState(const std::string& job_id, uint32_t shard,
                            uint64_t cut_id, const ShardSelection& selection,
                            ShardStateSink* sink) override;
+  absl::Status TakeWorkerOut(const RemoveWorker& command) override;
   std::optional<PsReport> CloseJob(const std::string& job_id,
                                    absl::string_view reason) override;
   std::vector<PsReport> Reports() const override;
@@ -554,6 +555,16 @@ void PsServerImpl::CloseShards(
   for (const auto& job : shards) {
     if (job->shard != nullptr) CountEvents(*job);
   }
+}
+
+absl::Status PsServerImpl::TakeWorkerOut(const RemoveWorker& command) {
+  SYNCLINE_ASSIGN_OR_RETURN(const auto job,
+                            jobs_.Find(command.job_id(), kRootShard));
+  if (job->quorum == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(job->config.label, ": the job waits for all its workers"));
+  }
+  return job->quorum->Remove(command.attempt(), command.rank());
 }
 
 std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,

@@ -107,6 +107,10 @@ class PsServer {
                                    uint64_t cut_id,
                                    const ShardSelection& selection,
                                    ShardStateSink* sink) = 0;
+  // The other workers of the job go on without this one; shard 0 is here.
+  // Errors: FailedPrecondition: it is not, or the job waits for all its
+  // workers; QuorumArbiter::OnRemoved's.
+  virtual absl::Status TakeWorkerOut(const RemoveWorker& command) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
   // Returns the job's last PsReport; nothing if it has none, or at a second
   // call.

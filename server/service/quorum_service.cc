@@ -35,14 +35,17 @@ class QuorumService final : public Quorum::CallbackService {
                        "clock is fixed")));
       return reactor;
     }
-    (*job)->quorum->Fix(
-        *request, ParkDeadline(*context, (*job)->config.wait_max),
-        [response, reactor](QuorumAgreement::Set set) {
-          if (set.ok()) {
-            response->mutable_ranks()->Add(set->begin(), set->end());
-          }
-          reactor->Answer(set.status());
-        });
+    (*job)->quorum->Fix(*request,
+                        ParkDeadline(*context, (*job)->config.wait_max),
+                        [response, reactor](QuorumAgreement::Set set) {
+                          if (set.ok()) {
+                            response->mutable_ranks()->Add(set->ranks.begin(),
+                                                           set->ranks.end());
+                            response->mutable_removed()->Add(
+                                set->removed.begin(), set->removed.end());
+                          }
+                          reactor->Answer(set.status());
+                        });
     return reactor;
   }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "server/consistency/consistency_controller.h"
 #include "server/consistency/shard_call.h"
 
 namespace syncline::ps {
@@ -17,9 +18,10 @@ struct WaitingRead {
   int64_t clock = 0;  // of the pull
   int64_t min_clock = 0;
   int64_t max_clock = 0;
-  int64_t skipped_through = 0;  // ShardAction's
-  int64_t open_clock = 0;       // likewise
-  uint32_t regimes = 0;         // PullResponseHeader's
+  int64_t skipped_through = 0;              // ShardAction's
+  int64_t open_clock = 0;                   // likewise
+  uint32_t regimes = 0;                     // PullResponseHeader's
+  ConsistencyController::LostWorkers lost;  // likewise
   absl::Duration waited;
 };
 

@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/auto_regime_rules.h"
 #include "common/job/compression_rules.h"
+#include "common/job/elastic_validator.h"
 #include "common/job/job_spec_validator.h"
 #include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
@@ -110,6 +111,9 @@ using Quorum = ConsistencyController::Options::Quorum;
 // Errors: InvalidArgument: what validation refuses.
 absl::StatusOr<std::optional<Quorum>> ReadQuorum(const JobSpec& spec) {
   const ConsistencySpec& consistency = spec.consistency();
+  if (OutlivesWorkers(spec)) {
+    return Quorum{.needed = spec.resources().workers(), .loses_workers = true};
+  }
   if (!LeavesBehind(consistency.mode())) return std::optional<Quorum>();
   std::vector<std::string> list;
   Problems problems(&list);

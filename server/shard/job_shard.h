@@ -35,6 +35,7 @@
 #include "server/shard/lane_executor.h"
 #include "server/shard/non_finite_log.h"
 #include "server/shard/pending_calls.h"
+#include "server/shard/quorum_agreement.h"
 #include "server/shard/shard_layout.h"
 #include "server/shard/shard_start.h"
 #include "server/shard/snapshot_taker.h"
@@ -345,11 +346,12 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Sets of clocks (job_shard_quorum.cc).
 
   // Tells shard 0 who has closed the clock, and applies the set that it fixes.
-  void SendCloses(ConsistencyController::Closes closes)
+  // `overdue`: QuorumAgreement::OnCloses's.
+  void SendCloses(ConsistencyController::Closes closes, bool overdue = false)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void OnQuorum(int64_t clock, const absl::StatusOr<std::vector<uint32_t>>& set)
+  void OnQuorum(int64_t clock, const QuorumAgreement::Set& set)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // Ticks: does again what has failed.
+  // Ticks: does again what has failed, and says what is overdue.
   void TickQuorum(absl::Time now, absl::Duration frozen)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -392,6 +394,8 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::optional<ReductionRound> unsent_norms_ ABSL_GUARDED_BY(mu_);
   absl::Time norm_retry_at_ ABSL_GUARDED_BY(mu_);
   absl::Time quorum_retry_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  // What was last told of as overdue.
+  ConsistencyController::Closes overdue_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace syncline::ps

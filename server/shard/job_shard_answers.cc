@@ -33,6 +33,7 @@ void JobShard::AllowRead(const ShardAction& action, StepBatch* batch) {
       .skipped_through = action.skipped_through,
       .open_clock = action.open_clock,
       .regimes = controller_.RegimesAt(call.rank, action.clock),
+      .lost = controller_.lost_workers(),
       .waited = MonotonicNow() - call.arrived};
   if (call.answer.data != nullptr) return StartSharedRead(read, batch);
   AnswerWindow* const window = &windows_[call.rank];
@@ -56,6 +57,7 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.skipped_through = read.skipped_through;
   result.open_clock = read.open_clock;
   result.regimes = read.regimes;
+  result.lost = read.lost;
   result.waited = read.waited;
   result.type = call.pulled_type;
   result.bytes = AnswerBytes(call);

@@ -1,5 +1,6 @@
 // JobShard's clocks that end without some of the workers.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,18 +18,22 @@ constexpr absl::Duration kQuorumRetryDelay = absl::Milliseconds(200);
 
 }  // namespace
 
-void JobShard::SendCloses(ConsistencyController::Closes closes) {
+void JobShard::SendCloses(ConsistencyController::Closes closes, bool overdue) {
   if (quorum_ == nullptr) return;
   const int64_t clock = closes.clock;
-  quorum_->OnCloses(clock, std::move(closes.ranks),
-                    [self = shared_from_this(),
-                     clock](const absl::StatusOr<std::vector<uint32_t>>& set) {
-                      self->OnQuorum(clock, set);
-                    });
+  if (quorum_->loses_workers()) {
+    MutexLock lock(&mu_);
+    quorum_retry_at_ =
+        std::min(quorum_retry_at_, MonotonicNow() + kQuorumRetryDelay);
+  }
+  quorum_->OnCloses(
+      clock, std::move(closes.ranks), overdue,
+      [self = shared_from_this(), clock](const QuorumAgreement::Set& set) {
+        self->OnQuorum(clock, set);
+      });
 }
 
-void JobShard::OnQuorum(int64_t clock,
-                        const absl::StatusOr<std::vector<uint32_t>>& set) {
+void JobShard::OnQuorum(int64_t clock, const QuorumAgreement::Set& set) {
   StepBatch batch(lane_count_);
   {
     MutexLock lock(&mu_);
@@ -37,7 +42,8 @@ void JobShard::OnQuorum(int64_t clock,
     ShardActions actions;
     absl::Status status = set.status();
     if (status.ok()) {
-      status = controller_.OnQuorum(clock, *set, MonotonicNow(), &actions);
+      status = controller_.OnQuorum(clock, set->ranks, MonotonicNow(), &actions,
+                                    set->removed);
     }
     ApplyActions(actions, &batch);
     SubmitSteps(&batch);
@@ -45,6 +51,7 @@ void JobShard::OnQuorum(int64_t clock,
     const auto open = controller_.OpenCloses();
     if (!status.ok() && open.has_value() && open->clock == clock) {
       controller_.OnQuorumDelayed(clock, status);
+      overdue_ = {};
       quorum_retry_at_ = MonotonicNow() + kQuorumRetryDelay;
       LogWarning("the set of a clock is not known yet")
           .Job(config_.job_id)
@@ -63,8 +70,13 @@ void JobShard::TickQuorum(absl::Time now, absl::Duration frozen) {
     if (quorum_retry_at_ > now) return;
     quorum_retry_at_ = absl::InfiniteFuture();
     again = controller_.OpenCloses();
+    if (!again.has_value()) return;
+    const bool is_told = again->clock == overdue_.clock &&
+                         again->ranks.size() == overdue_.ranks.size();
+    if (is_told) return;
+    overdue_ = *again;
   }
-  if (again.has_value()) SendCloses(*std::move(again));
+  SendCloses(*std::move(again), /*overdue=*/quorum_->loses_workers());
 }
 
 }  // namespace syncline::ps

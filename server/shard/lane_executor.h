@@ -38,11 +38,12 @@ struct PullValues {
   std::shared_ptr<CallRows> rows;  // as asked for; null: none
   int64_t min_clock = 0;
   int64_t max_clock = 0;
-  int64_t skipped_through = 0;  // ShardAction's
-  int64_t open_clock = 0;       // likewise
-  bool dropped = false;         // likewise: of a push alone
-  uint32_t regimes = 0;         // PullResponseHeader's
-  absl::Duration waited;        // until the consistency mode allowed the read
+  int64_t skipped_through = 0;              // ShardAction's
+  int64_t open_clock = 0;                   // likewise
+  bool dropped = false;                     // likewise: of a push alone
+  uint32_t regimes = 0;                     // PullResponseHeader's
+  ConsistencyController::LostWorkers lost;  // likewise; null: none
+  absl::Duration waited;  // until the consistency mode allowed the read
   // Of the dense blocks, then of the rows: in a buffer, or where the caller
   // wants them.
   BufferPool::Buffer buffer;

@@ -34,6 +34,7 @@ std::unique_ptr<QuorumArbiter> MakeArbiter(const JobAssignment& assignment,
   QuorumArbiter::Options options;
   options.needed = config.controller.quorum->needed;
   options.timeout = config.controller.quorum->timeout;
+  options.loses_workers = config.controller.quorum->loses_workers;
   for (uint32_t shard = 0; shard < routing.shard_count(); ++shard) {
     const Member& member = MemberOf(assignment, routing, shard);
     options.shards.push_back(
@@ -68,21 +69,43 @@ QuorumAgreement::QuorumAgreement(const JobAssignment& assignment,
       routing_version_(routing.version()),
       shard_(config.shard),
       incarnation_(MemberOf(assignment, routing, config.shard).incarnation()),
-      needed_(config.controller.quorum->needed),
+      loses_workers_(config.controller.quorum->loses_workers),
+      workers_(config.controller.workers.size()),
       root_name_(MemberName(MemberOf(assignment, routing, kRootShard))),
       root_member_(MemberOf(assignment, routing, kRootShard)),
       wait_max_(config.wait_max),
       on_unreachable_(std::move(on_unreachable)),
+      needed_(config.controller.quorum->needed),
       arbiter_(MakeArbiter(assignment, routing, config)) {}
 
 void QuorumAgreement::OnCloses(int64_t clock, std::vector<uint32_t> ranks,
-                               Done done) {
+                               bool overdue, Done done) {
   if (arbiter_ != nullptr) {
     return Arbitrate(shard_, incarnation_, clock, ranks,
                      MonotonicNow() + wait_max_, std::move(done));
   }
-  if (ranks.size() < needed_) return;
+  if (!overdue) {
+    MutexLock lock(&mu_);
+    if (ranks.size() < needed_) return;
+  }
   Ask(clock, ranks, std::move(done));
+}
+
+absl::Status QuorumAgreement::Remove(uint32_t attempt, uint32_t rank) {
+  if (arbiter_ == nullptr || attempt != pass_.attempt) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", job_id_, ": rank ", rank, " of attempt ", attempt,
+                     " cannot be taken out here, at shard ", shard_,
+                     " of attempt ", pass_.attempt));
+  }
+  QuorumArbiter::Answers answers;
+  {
+    MutexLock lock(&mu_);
+    SYNCLINE_RETURN_IF_ERROR(
+        arbiter_->OnRemoved(rank, MonotonicNow(), &answers));
+  }
+  Answer(answers);
+  return absl::OkStatus();
 }
 
 void QuorumAgreement::Fix(const FixClockRequest& request, absl::Time deadline,
@@ -123,7 +146,7 @@ void QuorumAgreement::Answer(const QuorumArbiter::Answers& answers) {
       ++answering_;
     }
     if (answer.status.ok()) {
-      done(answer.ranks);
+      done(ClockSet{answer.ranks, answer.removed});
     } else {
       done(answer.status);
     }
@@ -188,8 +211,15 @@ void QuorumAgreement::OnAnswer(Asking* asking, const grpc::Status& status) {
   const absl::Status answered = FromGrpcStatus(status);
   NoteReach(answered);
   if (answered.ok()) {
-    asking->done(std::vector<uint32_t>(asking->response.ranks().begin(),
-                                       asking->response.ranks().end()));
+    ClockSet set = {.ranks = {asking->response.ranks().begin(),
+                              asking->response.ranks().end()},
+                    .removed = {asking->response.removed().begin(),
+                                asking->response.removed().end()}};
+    if (loses_workers_) {
+      MutexLock lock(&mu_);
+      needed_ = workers_ - set.removed.size();
+    }
+    asking->done(std::move(set));
   } else {
     asking->done(Annotate(answered, root_name_));
   }

@@ -30,7 +30,11 @@ namespace syncline::ps {
 // Thread-safe. Callbacks run exactly once, on any thread, not under a lock.
 class QuorumAgreement : public std::enable_shared_from_this<QuorumAgreement> {
  public:
-  using Set = absl::StatusOr<std::vector<uint32_t>>;  // ranks, ascending
+  struct ClockSet {
+    std::vector<uint32_t> ranks;    // ascending
+    std::vector<uint32_t> removed;  // QuorumArbiter::Answer's
+  };
+  using Set = absl::StatusOr<ClockSet>;
   using Done = std::function<void(Set)>;
   // Shard 0 has been out of reach for some seconds and still is; again every
   // other second. On a thread of gRPC; must not block.
@@ -43,8 +47,16 @@ class QuorumAgreement : public std::enable_shared_from_this<QuorumAgreement> {
 
   // These workers have closed `clock` on this shard. `done` gets the clock's
   // set. A shard other than 0 on which fewer have than any set needs says
-  // nothing yet: then `done` is never called.
-  void OnCloses(int64_t clock, std::vector<uint32_t> ranks, Done done);
+  // nothing yet: then `done` is never called. But `overdue` has it say so, in
+  // case a worker that it waits for was removed.
+  void OnCloses(int64_t clock, std::vector<uint32_t> ranks, bool overdue,
+                Done done) ABSL_LOCKS_EXCLUDED(mu_);
+  // A shard may have to be told of a worker that was removed.
+  bool loses_workers() const { return loses_workers_; }
+
+  // RemoveWorker. Errors: FailedPrecondition: this is not shard 0, or another
+  // attempt; QuorumArbiter::OnRemoved's.
+  absl::Status Remove(uint32_t attempt, uint32_t rank) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Another shard's FixClock. Errors: FailedPrecondition: this is not shard 0;
   // else QuorumArbiter's.
@@ -74,13 +86,15 @@ class QuorumAgreement : public std::enable_shared_from_this<QuorumAgreement> {
   const uint64_t routing_version_;
   const uint32_t shard_;
   const uint64_t incarnation_;
-  const size_t needed_;
+  const bool loses_workers_;
+  const size_t workers_;
   const std::string root_name_;  // "ps:0 at 10.0.0.5:4000"
   const Member root_member_;
   const absl::Duration wait_max_;
   const OnUnreachable on_unreachable_;
 
   Mutex mu_;
+  size_t needed_ ABSL_GUARDED_BY(mu_);  // workers in any set
   // Shard 0's; null: another one.
   const std::unique_ptr<QuorumArbiter> arbiter_ ABSL_PT_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Done> waiting_ ABSL_GUARDED_BY(mu_);

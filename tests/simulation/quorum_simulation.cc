@@ -33,7 +33,9 @@ class World {
   explicit World(const QuorumHistory& history)
       : history_(history), random_(history.seed) {
     workers_.resize(Draw(2, 5));
-    needed_ = Draw(1, static_cast<int>(workers_.size()));
+    needed_ = history_.loses_workers
+                  ? static_cast<int>(workers_.size())
+                  : Draw(1, static_cast<int>(workers_.size()));
     clocks_ = Draw(3, 9);
     pulls_max_ = 1 + static_cast<int>(history.seed % 4);
     shards_.resize(Draw(1, 3));
@@ -43,10 +45,14 @@ class World {
     if (Chance(0.6)) {
       workers_[Draw(0, static_cast<int>(workers_.size()) - 1)].step *= 8;
     }
+    for (size_t rank = 1; history_.loses_workers && rank < workers_.size();
+         ++rank) {
+      if (!Chance(0.5)) continue;
+      workers_[rank].stops_at = Draw(0, static_cast<int>(clocks_) - 1);
+    }
     // Without it the others can go on, and it is not the chief.
-    if (Chance(0.3) && needed_ < workers_.size()) {
-      stopped_ = workers_.size() - 1;
-      stops_at_ = Draw(0, static_cast<int>(clocks_) - 1);
+    if (!history_.loses_workers && Chance(0.3) && needed_ < workers_.size()) {
+      workers_.back().stops_at = Draw(0, static_cast<int>(clocks_) - 1);
     }
     const int64_t first_cut = Draw(1, static_cast<int>(clocks_));
     cuts_ = first_cut < clocks_ ? std::vector<int64_t>{first_cut, clocks_}
@@ -91,6 +97,12 @@ class World {
     int64_t open_clock = 0;
     int64_t applied = 0;
     std::function<void()> then;
+    std::optional<int64_t> stops_at;  // none: it does not
+    bool has_stopped = false;
+    bool has_woken = false;
+    int life = 0;  // answers to what an earlier one has sent do not count
+    // As answers have told: the first clock without each, by rank.
+    std::map<uint32_t, int64_t> lost;
     // By shard and block: how many updates the values have that it has read.
     std::map<std::pair<size_t, BlockIndex>, size_t> read;
   };
@@ -99,6 +111,7 @@ class World {
     uint64_t samples = 0;
     std::set<BlockIndex> blocks;
     std::map<std::pair<size_t, BlockIndex>, size_t> read;
+    std::set<uint32_t> without;  // the workers that its maker knew as lost
   };
   struct Shard {
     std::unique_ptr<ConsistencyController> controller;
@@ -138,7 +151,10 @@ class World {
     if (history_.with_timeout) arbiter.timeout = kTimeout;
     arbiter.label = "job";
     ConsistencyController::Options options;
-    options.quorum = {.needed = arbiter.needed, .timeout = arbiter.timeout};
+    arbiter.loses_workers = history_.loses_workers;
+    options.quorum = {.needed = arbiter.needed,
+                      .timeout = arbiter.timeout,
+                      .loses_workers = history_.loses_workers};
     options.clip_norm = history_.reduces;
     options.block_count = kBlocks;
     options.label = "job";
@@ -196,16 +212,35 @@ class World {
       case Kind::kFail: {
         const auto call = calls_.find(action.token);
         if (call == calls_.end()) return;  // a repeat
-        const Done done = std::move(call->second);
+        const Call done = std::move(call->second);
         calls_.erase(call);
         if (action.kind == Kind::kFail) {
+          if (absl::IsFailedPrecondition(action.status) &&
+              removed_.count(done.rank) > 0) {
+            return;  // it ends there
+          }
           return Break(action.status.ToString());
         }
         // The values are those of now, whenever the answer comes.
-        return done(action);
+        if (done.life != workers_[done.rank].life) return;
+        if (action.kind == Kind::kRead) Learn(done.rank, shard);
+        return done.done(action);
       }
       default:
         return;
+    }
+  }
+
+  // As the shell does, with each answer that has values.
+  void Learn(uint32_t rank, const Shard& shard) {
+    const auto lost = shard.controller->lost_workers();
+    if (lost == nullptr) return;
+    for (const auto& worker : *lost) {
+      const auto [known, is_new] =
+          workers_[rank].lost.emplace(worker.rank, worker.first_clock);
+      Expect(known->second == worker.first_clock,
+             "a worker is lost at two clocks");
+      lost_.emplace(worker.rank, worker.first_clock);
     }
   }
 
@@ -263,7 +298,15 @@ class World {
   }
 
   void SendCloses(size_t shard, int64_t clock, std::vector<uint32_t> ranks) {
-    if (shard > 0 && ranks.size() < needed_) return;
+    // A shard tells later of those that it has, if some are missing.
+    if (shard > 0 && ranks.size() < needed_) {
+      if (history_.loses_workers) Retry(shard, clock);
+      return;
+    }
+    Report(shard, clock, std::move(ranks));
+  }
+
+  void Report(size_t shard, int64_t clock, std::vector<uint32_t> ranks) {
     const bool lost = shard > 0 && Chance(0.05);
     if (lost) return Retry(shard);
     After(shard == 0 ? absl::ZeroDuration() : Delay(),
@@ -294,31 +337,45 @@ class World {
         continue;
       }
       After(shard == 0 ? absl::ZeroDuration() : Delay(),
-            [this, shard = shard, clock = clock, ranks = answer.ranks] {
-              Fix(shard, clock, ranks);
+            [this, shard = shard, clock = clock, answer] {
+              Fix(shard, clock, answer);
             });
     }
   }
 
-  void Retry(size_t shard) {
+  void Retry(size_t shard, int64_t clock = -1) {
     ++result_.retries;
-    After(absl::Milliseconds(5), [this, shard] {
+    After(absl::Milliseconds(5), [this, shard, clock] {
       auto closes = shards_[shard].controller->OpenCloses();
-      if (closes.has_value()) {
-        SendCloses(shard, closes->clock, std::move(closes->ranks));
-      }
+      if (!closes.has_value() || (clock >= 0 && closes->clock != clock)) return;
+      Report(shard, closes->clock, std::move(closes->ranks));
     });
   }
 
-  void Fix(size_t shard, int64_t clock, const std::vector<uint32_t>& ranks) {
-    const std::set<uint32_t> set(ranks.begin(), ranks.end());
-    Expect(set.size() >= needed_, "a set is too small");
+  // The scheduler has noticed that the worker is lost.
+  void Remove(uint32_t rank) {
+    removed_.insert(rank);
+    QuorumArbiter::Answers answers;
+    const absl::Status status = arbiter_->OnRemoved(rank, now_, &answers);
+    Expect(status.ok(), status.ToString());
+    Tell(answers);
+  }
+
+  void Fix(size_t shard, int64_t clock, const QuorumArbiter::Answer& answer) {
+    const std::set<uint32_t> set(answer.ranks.begin(), answer.ranks.end());
+    Expect(history_.loses_workers || set.size() >= needed_,
+           "a set is too small");
+    for (uint32_t rank = 0; history_.loses_workers && rank < workers_.size();
+         ++rank) {
+      Expect(set.count(rank) > 0 || removed_.count(rank) > 0,
+             "a clock lacks a worker that is there");
+    }
     const auto [known, is_new] = sets_.emplace(clock, set);
     Expect(known->second == set,
            absl::StrCat("two sets of clock ", clock, " on shard ", shard));
     ShardActions actions;
-    const absl::Status status =
-        shards_[shard].controller->OnQuorum(clock, ranks, now_, &actions);
+    const absl::Status status = shards_[shard].controller->OnQuorum(
+        clock, answer.ranks, now_, &actions, answer.removed);
     Expect(status.ok(), status.ToString());
     Take(shard, actions);
   }
@@ -338,7 +395,24 @@ class World {
   // --- Workers ---
 
   bool IsStopped(const Worker& worker) const {
-    return stopped_.has_value() && &worker == &workers_[*stopped_];
+    return worker.stops_at.has_value();
+  }
+  void Stop(uint32_t rank) {
+    if (std::exchange(workers_[rank].has_stopped, true)) return;
+    if (!history_.loses_workers) return;
+    ++result_.lost;
+    const absl::Duration noticed = absl::Milliseconds(Draw(1, 60));
+    for (int times = Chance(0.3) ? 2 : 1; times > 0; --times) {
+      After(times * noticed, [this, rank] { Remove(rank); });
+    }
+    // It wakes up, before or behind that, and knows nothing of it.
+    if (!Chance(0.5)) return;
+    After(absl::Milliseconds(Draw(0, 100)), [this, rank] {
+      Worker& worker = workers_[rank];
+      worker.has_woken = true;
+      ++worker.life;
+      PushAll(rank);
+    });
   }
 
   // Sends a call, perhaps twice; `done` hears the first answer.
@@ -347,7 +421,7 @@ class World {
     const int copies = Chance(0.1) ? 2 : 1;
     for (int copy = 0; copy < copies; ++copy) {
       const CallToken token = ++token_;
-      if (copy == 0) calls_[token] = done;
+      if (copy == 0) calls_[token] = {rank, workers_[rank].life, done};
       // The repeat of a pull that waits would wait as well.
       if (copy == 1 && !push.has_value()) continue;
       ShardCall call = {.token = token,
@@ -413,13 +487,15 @@ class World {
              "the chief's cut is behind the open clock");
     }
     if (open > worker.clock && worker.pulls < pulls_max_) {
-      ++result_.jumps;
+      result_.jumps += removed_.count(rank) == 0;
       if (ReadsCutAt(rank, open)) return ReadCut(open);
       return PullAll(rank, open);
     }
-    if (open > worker.clock) ++result_.late_steps;
+    if (open > worker.clock) result_.late_steps += removed_.count(rank) == 0;
     if (ReadsCutAt(rank, worker.clock)) return ReadCut(worker.clock);
-    if (IsStopped(worker) && worker.clock >= stops_at_ && Chance(0.5)) return;
+    const bool stops = IsStopped(worker) && !worker.has_woken &&
+                       worker.clock >= *worker.stops_at;
+    if (stops && (worker.has_stopped || Chance(0.5))) return Stop(rank);
     After(worker.step * (0.5 + Draw(0, 100) / 100.0),
           [this, rank] { PushAll(rank); });
   }
@@ -433,14 +509,22 @@ class World {
     const int64_t clock = worker.clock;
     const bool is_last = clock + 1 == clocks_;
     const bool pulls = !is_last && !ReadsCutAt(rank, clock + 1);
-    Push& pushed = pushes_[{rank, clock}];
-    pushed.read = worker.read;
-    for (BlockIndex block = 0; block < kBlocks; ++block) {
-      if (Chance(0.9)) pushed.blocks.insert(block);
+    // A worker that wakes up sends again what it had begun to send.
+    const auto [push, is_new] = pushes_.try_emplace({rank, clock});
+    Push& pushed = push->second;
+    if (is_new) {
+      pushed.read = worker.read;
+      for (const auto& [lost, first_clock] : worker.lost) {
+        if (first_clock <= clock) pushed.without.insert(lost);
+      }
+      for (BlockIndex block = 0; block < kBlocks; ++block) {
+        if (Chance(0.9)) pushed.blocks.insert(block);
+      }
+      pushed.samples = pushed.blocks.empty() ? 0 : 8;
     }
-    pushed.samples = pushed.blocks.empty() ? 0 : 8;
     const auto messages = std::max<size_t>(1, pushed.blocks.size());
-    const bool stops = IsStopped(worker) && clock >= stops_at_;
+    const bool stops =
+        IsStopped(worker) && !worker.has_woken && clock >= *worker.stops_at;
     worker.waits_for = static_cast<int>(
         shards_.size() * (messages + (pulls && messages < 2 ? 1 : 0)));
     worker.then = [this, rank, clock, pulls] { EndStep(rank, clock, pulls); };
@@ -467,7 +551,9 @@ class World {
                     : std::nullopt);
       }
     }
-    if (stops) worker.then = [] {};
+    if (!stops) return;
+    worker.then = [] {};
+    Stop(rank);
   }
 
   void PushOne(uint32_t rank, size_t shard, const PushFacts& facts,
@@ -496,7 +582,7 @@ class World {
                absl::StrCat("worker ", rank, " was told the contrary of clock ",
                             clock));
       }
-      if (told) ++result_.left_behind;
+      result_.left_behind += told && removed_.count(rank) == 0;
     }
     if (clock + 1 == clocks_) {
       if (ReadsCutAt(rank, clocks_)) return ReadCut(clocks_);
@@ -567,6 +653,12 @@ class World {
              "a call is parked");
       Expect(shards_[shard].snapshots.size() == cuts_.size(),
              "a cut is missing");
+      for (const auto& [rank, first_clock] : lost_) {
+        Expect(controller.worker(rank).finished() &&
+                   controller.worker(rank).closed() == first_clock &&
+                   controller.behind(rank).clocks == 0,
+               "a lost worker goes on at a shard");
+      }
       for (BlockIndex block = 0; block < kBlocks; ++block) {
         Expect(shards_[shard].buffered[block].empty(), "a gradient is left");
         Expect(shards_[shard].applied[block].size() ==
@@ -575,7 +667,16 @@ class World {
       }
     }
     for (const auto& [clock, set] : sets_) {
+      std::set<uint32_t> lost;
+      for (const auto& [rank, first_clock] : lost_) {
+        if (first_clock <= clock) lost.insert(rank);
+        result_.lost_parts += first_clock == clock + 1 && set.count(rank) > 0;
+      }
       for (const uint32_t rank : set) {
+        Expect(pushes_[{rank, clock}].without == lost,
+               absl::StrCat("worker ", rank, " shares clock ", clock,
+                            " with other workers than there are"));
+        Expect(lost.count(rank) == 0, "a lost worker counts");
         for (const auto& [where, updates] : pushes_[{rank, clock}].read) {
           Expect(updates == UpdatesBefore(where.second, clock),
                  absl::StrCat("worker ", rank, " computed clock ", clock,
@@ -609,11 +710,16 @@ class World {
   size_t cut_ = 0;     // that the chief reads next
   int pulls_max_ = 1;  // after a step, before a worker makes the next one
   std::vector<Worker> workers_;
-  std::optional<size_t> stopped_;
-  int64_t stops_at_ = 0;
+  std::set<uint32_t> removed_;        // that the arbiter was told of
+  std::map<uint32_t, int64_t> lost_;  // as a shard has said: the first clock
   std::vector<Shard> shards_;
   std::unique_ptr<QuorumArbiter> arbiter_;
-  std::map<CallToken, Done> calls_;
+  struct Call {
+    uint32_t rank = 0;
+    int life = 0;
+    Done done;
+  };
+  std::map<CallToken, Call> calls_;
   std::map<uint64_t, std::pair<size_t, int64_t>> asking_;
   std::map<int64_t, size_t> norms_;
   std::map<int64_t, std::set<uint32_t>> sets_;

@@ -16,6 +16,11 @@ struct QuorumHistory {
   bool with_timeout = false;  // SYNC_WITH_TIMEOUT; else SYNC_WITH_BACKUPS
   // Gradients wait for a norm over all shards before they are applied.
   bool reduces = false;
+  // SYNC whose workers may be lost: up to all but the chief stop for ever,
+  // after a part of a push, and shard 0 is told of it a while later, perhaps
+  // twice. Some wake up, before that or behind, and go on as if nothing had
+  // been.
+  bool loses_workers = false;
 };
 
 // The promises that are checked in each history:
@@ -28,13 +33,19 @@ struct QuorumHistory {
 // - a worker whose gradient is applied has computed it from the values of that
 //   very clock, on all shards;
 // - at a cut each shard has all clocks before it, and none behind;
-// - all workers but one that has stopped come to the end, and nothing waits.
+// - all workers but one that has stopped come to the end, and nothing waits;
+// - where workers are lost, no clock lacks another one; a step of those that
+// are
+//   left is made by whoever knows of each loss up to its clock; and nothing of
+//   a lost one counts behind its last clock.
 struct QuorumResult {
   std::string broken;   // empty: all of it held
   int left_behind = 0;  // pushes
   int jumps = 0;        // of a worker over one clock or more
   int late_steps = 0;   // at a clock that was over before the step began
   int retries = 0;      // of a shard that had not learnt a set
+  int lost = 0;         // workers
+  int lost_parts = 0;   // of the clock that was open then, with its gradient
 };
 QuorumResult SimulateQuorum(const QuorumHistory& history);
 

@@ -47,5 +47,26 @@ TEST(QuorumSimulation, WithTimeout) {
   ExpectAllSeedsHold(/*with_timeout=*/true, /*reduces=*/false);
 }
 
+TEST(QuorumSimulation, WorkersAreLost) {
+  QuorumResult sum;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    const QuorumResult result =
+        SimulateQuorum({.seed = static_cast<uint64_t>(seed),
+                        .reduces = seed % 2 == 0,
+                        .loses_workers = true});
+    ASSERT_EQ(result.broken, "") << "seed=" << seed;
+    EXPECT_EQ(result.left_behind + result.jumps + result.late_steps, 0)
+        << "seed=" << seed << ": of those that are there";
+    sum.lost += result.lost;
+    sum.lost_parts += result.lost_parts;
+    sum.retries += result.retries;
+  }
+  ::testing::Test::RecordProperty("lost", sum.lost);
+  ::testing::Test::RecordProperty("lost_parts", sum.lost_parts);
+  EXPECT_GT(sum.lost, kSeeds / 2);
+  EXPECT_GT(sum.lost_parts, kSeeds / 50);
+  EXPECT_GT(sum.retries, kSeeds / 10);
+}
+
 }  // namespace
 }  // namespace syncline::ps

@@ -13,6 +13,7 @@
 #include "common/cuts/cut_id.h"
 #include "common/cuts/cut_use.h"
 #include "common/job/compression_rules.h"
+#include "common/job/elastic_validator.h"
 #include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
@@ -126,7 +127,8 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
                       !WorkersHaveMomentum(job.spec());
   options.trust_ratio =
       OwnersOptimizer(job.spec()).kind() == OptimizerSpec::LAMB;
-  options.leaves_behind = LeavesBehind(job.spec().consistency().mode());
+  options.leaves_behind = LeavesBehind(job.spec().consistency().mode()) ||
+                          OutlivesWorkers(job.spec());
   options.leases = LeasesData(job.spec());
   options.has_tables = job.rows != nullptr;
   options.on_non_finite = GradientPolicyOf(job.spec());

@@ -140,6 +140,45 @@ TEST(ElasticValidatorTest, AJobIsScaledWithinWhatItAllows) {
   EXPECT_THAT(message(2), HasSubstr("compression: "));
 }
 
+TEST(ElasticValidatorTest, WhichJobsTrainOnWithoutAWorker) {
+  const auto outlives = [](const std::string& text) {
+    return OutlivesWorkers(WithDefaults(Job(text)));  // of 3 workers
+  };
+  EXPECT_TRUE(outlives("resources { min_workers: 1 }"));
+  EXPECT_TRUE(outlives("resources { min_workers: 2 } precision: BFLOAT16"));
+  EXPECT_FALSE(outlives(""));
+  EXPECT_FALSE(outlives("resources { min_workers: 3 }"));
+  EXPECT_FALSE(outlives("resources { max_workers: 5 }"));
+  EXPECT_FALSE(outlives("resources { min_workers: 1 } strategy: ALL_REDUCE"));
+  EXPECT_FALSE(outlives("resources { min_workers: 1 } precision: FLOAT16"));
+  EXPECT_FALSE(
+      outlives("resources { min_workers: 1 } "
+               "training { sync_batch_statistics: true }"));
+  EXPECT_FALSE(
+      outlives("resources { min_workers: 1 } "
+               "data { sharing: LEASED } consistency { mode: ASYNC }"));
+  EXPECT_FALSE(
+      outlives("resources { min_workers: 1 } "
+               "regimes { when { epoch: 1 } then { strategy: ALL_REDUCE } }"));
+  EXPECT_TRUE(
+      outlives("resources { min_workers: 1 } "
+               "regimes { when { epoch: 1 } "
+               "then { learning_rate_factor: 0.5 } }"));
+}
+
+TEST(ElasticValidatorTest, TheLargestShareIsThatOfTheFewestWorkers) {
+  JobSpec job = WithDefaults(Job("resources { min_workers: 2 }"));
+  job.mutable_training()->set_batch_size(10);  // of 3 workers each
+  EXPECT_EQ(LargestShare(job), 15);
+  job.mutable_resources()->set_min_workers(1);
+  EXPECT_EQ(LargestShare(job), 30);
+  job.mutable_training()->set_global_batch(31);
+  job.mutable_resources()->set_min_workers(2);
+  EXPECT_EQ(LargestShare(job), 16);
+  job.mutable_resources()->set_min_workers(0);
+  EXPECT_EQ(LargestShare(job), 11);
+}
+
 TEST(ElasticValidatorTest, AJobWhoseWorkersChangeIsTiedToSync) {
   EXPECT_EQ(WhyTiedToSync(WithDefaults(Job("")), 3, 0), "");
   EXPECT_EQ(WhyTiedToSync(WithDefaults(Job("")), 3, 3), "") << "scaled back";

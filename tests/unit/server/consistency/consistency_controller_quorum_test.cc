@@ -147,5 +147,78 @@ TEST_F(QuorumTest, AnOverduePullSaysWhatItWaitsFor) {
                     HasSubstr("missing: worker:0 at b:2")));
 }
 
+class LossTest : public QuorumTest {
+ protected:
+  void SetUp() override {
+    ConsistencyController::Options options;
+    options.quorum = {.needed = 2, .loses_workers = true};
+    Open(std::move(options));
+    Init();
+  }
+  std::vector<Kind> Lose(int64_t clock, std::vector<uint32_t> ranks) {
+    ShardActions actions;
+    const std::vector<uint32_t> removed = {1};
+    EXPECT_OK(controller_->OnQuorum(clock, ranks, kStart, &actions, removed));
+    return Kinds(actions);
+  }
+};
+
+TEST_F(LossTest, TheOthersGoOnWithoutALostWorker) {
+  Push(2, 0, 0, {0, 1});
+  Push(3, 1, 0, {1});  // a part
+  Pull(4, 0, 1);
+  EXPECT_EQ(controller_->lost_workers(), nullptr);
+  EXPECT_THAT(Lose(0, {0}), ElementsAre(Kind::kApply, Kind::kDropGradientOf,
+                                        Kind::kApply, Kind::kRead));
+  ASSERT_NE(controller_->lost_workers(), nullptr);
+  EXPECT_EQ(controller_->lost_workers()->at(0).rank, 1u);
+  EXPECT_EQ(controller_->lost_workers()->at(0).first_clock, 1);
+  EXPECT_TRUE(controller_->worker(1).finished());
+  EXPECT_EQ(controller_->min_clock(), 1);
+  // It wakes up, and has no effect.
+  EXPECT_THAT(Push(5, 1, 0, {0}), ElementsAre(Kind::kFail));
+  EXPECT_TRUE(absl::IsFailedPrecondition(last_[0].status));
+  EXPECT_THAT(std::string(last_[0].status.message()),
+              HasSubstr("was lost, and the others go on without it from clock "
+                        "1"));
+  EXPECT_THAT(Pull(6, 1, 1), ElementsAre(Kind::kFail));
+  Push(7, 0, 1, {0, 1});
+  EXPECT_THAT(Lose(1, {0}), ElementsAre(Kind::kApply, Kind::kApply));
+  EXPECT_EQ(last_[0].sample_count, 8u);
+  EXPECT_EQ(controller_->lost_workers()->size(), 1u) << "a repeat";
+  EXPECT_TRUE(controller_->worker(1).finished());
+  EXPECT_EQ(controller_->behind(1).clocks, 0u) << "it is not late";
+}
+
+TEST_F(LossTest, CallsOfALostWorkerThatWaitAreEnded) {
+  Push(2, 0, 0, {0, 1});
+  Push(3, 1, 0, {0, 1});
+  Pull(4, 1, 1);
+  Push(5, 1, 1, {0, 1});
+  // All shards had its gradient.
+  const auto kinds = Lose(0, {0, 1});
+  EXPECT_THAT(kinds, Contains(Kind::kApply));
+  EXPECT_EQ(last_[0].sample_count, 16u);
+  EXPECT_THAT(kinds, Contains(Kind::kFail).Times(2));
+  EXPECT_EQ(controller_->parked_pushes() + controller_->parked_pulls(), 0u);
+}
+
+TEST_F(LossTest, AnotherWorkerCanTakeItsPlaceInALaterAttempt) {
+  for (int64_t clock = 0; clock < 4; ++clock) {
+    Push(10 + clock, 0, clock, {0, 1});
+    Lose(clock, {0});
+  }
+  ShardActions actions;
+  EXPECT_OK(controller_->OnBeginCut(0, 10, 5, {4, 4}, absl::Hours(1), kStart,
+                                    &actions, CutUse::kCheckpoint));
+  EXPECT_THAT(Kinds(actions), ElementsAre(Kind::kSnapshot));
+  ASSERT_OK_AND_ASSIGN(const ControllerState state, controller_->Export(5));
+  EXPECT_EQ(state.workers[1].closed, 4);
+  EXPECT_FALSE(state.workers[1].finished);
+  // A state does not say who was lost.
+  EXPECT_TRUE(absl::IsInvalidArgument(controller_->OnBeginCut(
+      0, 10, 6, {5, 5}, absl::Hours(1), kStart, &actions, CutUse::kRouting)));
+}
+
 }  // namespace
 }  // namespace syncline::ps

@@ -20,10 +20,12 @@ const absl::Time kStart = absl::UnixEpoch();
 // Two shards, three workers, of which two are needed.
 class QuorumArbiterTest : public testing::Test {
  protected:
-  void Open(std::optional<absl::Duration> timeout = {}) {
+  void Open(std::optional<absl::Duration> timeout = {},
+            bool loses_workers = false) {
     arbiter_.emplace(QuorumArbiter::Options{
-        .needed = 2,
+        .needed = loses_workers ? 3u : 2u,
         .timeout = timeout,
+        .loses_workers = loses_workers,
         .shards = {{10, "ps:0 at a:1"}, {11, "ps:1 at b:2"}, {12, "c", false}},
         .workers = {"chief:0", "worker:0", "worker:1"},
         .label = "job j on ps:0"});
@@ -113,6 +115,72 @@ TEST_F(QuorumArbiterTest, ACallThatIsOverdueNamesWhoIsMissingAndWhere) {
                     HasSubstr("worker:0 (on ps:0 at a:1, ps:1 at b:2)")));
   // It may ask again.
   EXPECT_EQ(Closes(1, 3, {0, 2}).size(), 1u);
+}
+
+TEST_F(QuorumArbiterTest, AWorkerThatIsRemovedIsNoLongerWaitedFor) {
+  Open(/*timeout=*/{}, /*loses_workers=*/true);
+  EXPECT_THAT(Closes(0, 3, {0, 1}), IsEmpty());
+  EXPECT_THAT(Closes(1, 3, {0, 1}), IsEmpty());
+  QuorumArbiter::Answers answers;
+  EXPECT_OK(arbiter_->OnRemoved(2, kStart, &answers));
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_THAT(answers[1].ranks, ElementsAre(0, 1));
+  EXPECT_THAT(answers[1].removed, ElementsAre(2));
+  answers.clear();
+  EXPECT_OK(arbiter_->OnRemoved(2, kStart, &answers));  // a repeat
+  EXPECT_THAT(answers, IsEmpty());
+  // A shard that asks late, once another one is lost.
+  EXPECT_OK(arbiter_->OnRemoved(1, kStart, &answers));
+  const auto late = Closes(1, 3, {0, 1});
+  ASSERT_EQ(late.size(), 1u);
+  EXPECT_THAT(late[0].removed, ElementsAre(2));
+  Closes(0, 4, {0});
+  const auto next = Closes(1, 4, {0});
+  ASSERT_EQ(next.size(), 2u);
+  EXPECT_THAT(next[0].ranks, ElementsAre(0));
+  EXPECT_THAT(next[0].removed, ElementsAre(1, 2));
+}
+
+TEST_F(QuorumArbiterTest,
+       AGradientThatAllShardsHaveCountsThoughItsWorkerIsLost) {
+  Open(/*timeout=*/{}, /*loses_workers=*/true);
+  QuorumArbiter::Answers answers;
+  EXPECT_THAT(Closes(0, 0, {1, 2}), IsEmpty());
+  EXPECT_OK(arbiter_->OnRemoved(2, kStart, &answers));
+  EXPECT_THAT(Closes(1, 0, {0, 1, 2}), IsEmpty());
+  const auto fixed = Closes(0, 0, {0, 1, 2});
+  ASSERT_EQ(fixed.size(), 3u);
+  EXPECT_THAT(fixed[0].ranks, ElementsAre(0, 1, 2));
+  EXPECT_THAT(fixed[0].removed, ElementsAre(2));
+}
+
+TEST_F(QuorumArbiterTest, TheJobMayComeBackAtALaterClock) {
+  Open();
+  Closes(0, 3, {0, 1});
+  Closes(1, 3, {0, 1});
+  // The workers had the state meanwhile.
+  EXPECT_THAT(Closes(1, 9, {0, 1}), IsEmpty());
+  EXPECT_EQ(Closes(0, 9, {0, 1}).size(), 2u);
+  EXPECT_EQ(arbiter_->clock(), 10);
+  Closes(0, 10, {0});
+  const auto ahead = Closes(1, 12, {0});
+  ASSERT_EQ(ahead.size(), 1u);
+  EXPECT_TRUE(absl::IsInvalidArgument(ahead[0].status));
+}
+
+TEST_F(QuorumArbiterTest, WhoCannotBeRemoved) {
+  QuorumArbiter::Answers answers;
+  Open();
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(arbiter_->OnRemoved(1, kStart, &answers)))
+      << "the mode goes on without late ones as it is";
+  Open(/*timeout=*/{}, /*loses_workers=*/true);
+  for (const uint32_t rank : {0u, 3u}) {
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(arbiter_->OnRemoved(rank, kStart, &answers)));
+  }
+  arbiter_->Close(absl::CancelledError("closed"), &answers);
+  EXPECT_TRUE(absl::IsCancelled(arbiter_->OnRemoved(1, kStart, &answers)));
 }
 
 TEST_F(QuorumArbiterTest, BadReports) {

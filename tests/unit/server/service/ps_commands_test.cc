@@ -51,6 +51,11 @@ class RecordingServer final : public PsServer {
                            const ShardSelection&, ShardStateSink*) override {
     return absl::UnimplementedError("export");
   }
+  absl::Status TakeWorkerOut(const RemoveWorker& command) override {
+    calls.push_back(
+        absl::StrCat("remove ", command.job_id(), " ", command.rank()));
+    return absl::OkStatus();
+  }
   std::optional<PsReport> CloseJob(const std::string& job_id,
                                    absl::string_view reason) override {
     calls.push_back(absl::StrCat("close ", job_id, " ", reason));
@@ -254,6 +259,15 @@ TEST_F(PsCommandsTest, AStopForWantOfASchedulerSaysSo) {
   EXPECT_EQ(answers_[0].done().message(), "");
   EXPECT_EQ(answers_[1].done().code(), 0);
   EXPECT_EQ(answers_[1].done().message(), stop.stop().reason());
+}
+
+TEST_F(PsCommandsTest, ALostWorkerIsTakenOutAtOnce) {
+  SchedulerMessage message;
+  message.mutable_remove_worker()->set_job_id("j-1");
+  message.mutable_remove_worker()->set_rank(2);
+  Run({message});
+  EXPECT_THAT(server_.calls, ElementsAre("remove j-1 2"));
+  EXPECT_TRUE(answers_.empty());
 }
 
 TEST_F(PsCommandsTest, OtherCommandsAreIgnored) {
