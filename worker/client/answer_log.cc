@@ -35,6 +35,11 @@ void AnswerLog::OnValues(uint32_t shard, const PullResponseHeader& header,
     open_clock_ = std::max(open_clock_, header.open_clock());
     applied_clocks_ = std::max(applied_clocks_, header.min_clock());
   }
+  for (int i = static_cast<int>(lost_.size()); i < header.lost_workers_size();
+       ++i) {
+    const LostWorker& lost = header.lost_workers(i);
+    lost_.push_back({.rank = lost.rank(), .first_clock = lost.first_clock()});
+  }
   Mark(left, left + absl::Seconds(header.waited_seconds()));
 }
 
@@ -64,6 +69,11 @@ int64_t AnswerLog::OpenClock() const {
 int64_t AnswerLog::AppliedClocks() const {
   MutexLock lock(&mu_);
   return applied_clocks_;
+}
+
+std::vector<ParameterExchange::LostWorker> AnswerLog::Lost() const {
+  MutexLock lock(&mu_);
+  return lost_;
 }
 
 int64_t AnswerLog::SkippedThrough() const {

@@ -49,6 +49,10 @@ class AnswerLog {
   int64_t OpenClock() const ABSL_LOCKS_EXCLUDED(mu_);
   int64_t AppliedClocks() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // PullResponseHeader.lost_workers of the answer that has most of them.
+  std::vector<ParameterExchange::LostWorker> Lost() const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // The latest PullResponseHeader.skipped_through.
   int64_t SkippedThrough() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -68,6 +72,7 @@ class AnswerLog {
   uint32_t regimes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t open_clock_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t applied_clocks_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<ParameterExchange::LostWorker> lost_ ABSL_GUARDED_BY(mu_);
   const bool passes_over_first_;  // CarryOver's non_finite was none
   // By shard; none: it has not answered.
   std::vector<std::optional<uint64_t>> non_finite_ ABSL_GUARDED_BY(mu_);

@@ -157,6 +157,9 @@ class PsClient : public ParameterExchange {
   int64_t leased_clock() const override {
     return options_.leases ? answers_.OpenClock() : 0;
   }
+  std::vector<LostWorker> lost_workers() const override {
+    return answers_.Lost();
+  }
   bool was_left_behind(int64_t clock) const override {
     return !options_.leases && answers_.OpenClock() > clock &&
            answers_.AppliedClocks() <= clock;

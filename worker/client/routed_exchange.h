@@ -68,6 +68,9 @@ class RoutedExchange final : public ParameterExchange {
   }
   int64_t open_clock() const override { return client_->open_clock(); }
   int64_t leased_clock() const override { return client_->leased_clock(); }
+  std::vector<LostWorker> lost_workers() const override {
+    return client_->lost_workers();
+  }
   bool was_left_behind(int64_t clock) const override {
     return client_->was_left_behind(clock);
   }

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
+#include "common/job/elastic_validator.h"
 #include "common/job/evaluate_validator.h"
-#include "common/job/step_shares.h"
 #include "common/system/available_memory.h"
 #include "common/wire/routing_table.h"
 #include "worker/data/formats/csv_table.h"
@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<JobRows::Sizes>> JobRows::SizesOf(
       if (!reads_files) sizes.cached = of_table.cache_rows();
     }
     if (of_table.cache_clocks() > 0) sizes.kept = of_table.cache_rows();
-    sizes.trained.samples_max = SharesOf(spec).largest;
+    sizes.trained.samples_max = LargestShare(spec);
     sizes.trained.with_gradients = true;
     all.push_back(std::move(sizes));
   }

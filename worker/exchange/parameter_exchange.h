@@ -181,6 +181,14 @@ class ParameterExchange {
   // Of jobs with leased data: the step that this rank makes after the one whose
   // values were read last; the job's number of clocks: none. 0: not leased.
   virtual int64_t leased_clock() const { return 0; }
+  // Workers that the others go on without (PullResponseHeader.lost_workers), in
+  // the order in which they were lost. All those are known whose first_clock is
+  // at most that of the values that were read last.
+  struct LostWorker {
+    uint32_t rank = 0;
+    int64_t first_clock = 0;  // whose samples the others have
+  };
+  virtual std::vector<LostWorker> lost_workers() const { return {}; }
   // True if step `clock`, the latest, was made without this rank's gradient, as
   // answers have said so far. Behind a step without `pull` it is true only
   // where the clock was over before the step began.

@@ -7,9 +7,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
+#include "common/job/elastic_validator.h"
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
-#include "common/job/step_shares.h"
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
 #include "common/job/worker_groups.h"
@@ -189,7 +189,7 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
                             JobRowsBytes(spec, *model, training, evaluates));
   SYNCLINE_ASSIGN_OR_RETURN(
       const int64_t batch,
-      BatchBytes(spec, *model, training, SharesOf(spec).largest));
+      BatchBytes(spec, *model, training, LargestShare(spec)));
   plan.batch_bytes = (Prefetcher::Options().depth + 1) * batch;
   if (evaluates) {
     SYNCLINE_ASSIGN_OR_RETURN(

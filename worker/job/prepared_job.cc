@@ -12,6 +12,7 @@
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_search.h"
 #include "common/job/compression_rules.h"
+#include "common/job/elastic_validator.h"
 #include "common/job/job_spec_problems.h"
 #include "common/job/local_rules.h"
 #include "common/job/precision_validator.h"
@@ -629,6 +630,7 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   const StepShares shares = SharesOf(spec);
   options.batch_size = shares.largest;
   options.micro_batches = shares.parts;
+  options.batch_max = LargestShare(spec);
   options.recompute_segments =
       static_cast<int>(std::max(1u, training.recompute_segments()));
   if (evaluates) options.eval_batch_size = training.eval_batch_size();

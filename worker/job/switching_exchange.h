@@ -111,6 +111,9 @@ class SwitchingExchange final : public ParameterExchange {
   }
   int64_t open_clock() const override { return active_->open_clock(); }
   int64_t leased_clock() const override { return active_->leased_clock(); }
+  std::vector<LostWorker> lost_workers() const override {
+    return active_->lost_workers();
+  }
   bool was_left_behind(int64_t clock) const override {
     return active_->was_left_behind(clock);
   }

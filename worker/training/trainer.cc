@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
@@ -207,6 +208,7 @@ absl::Status Trainer::Train() {
   SYNCLINE_RETURN_IF_ERROR(Start(first, begin));
   for (int64_t clock = begin; clock < final_clock();) {
     SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kStepBegin));
+    FollowLosses(clock);
     SYNCLINE_RETURN_IF_ERROR(BeforeStep(clock));
     SYNCLINE_RETURN_IF_ERROR(Step(clock));
     if (leases_) {
@@ -223,85 +225,6 @@ absl::Status Trainer::Train() {
   if (early_end_.has_value()) meter_.SetClock(*early_end_);
   if (checkpoints_.has_value()) checkpoints_->EndSteps();
   LogPadding();
-  return absl::OkStatus();
-}
-
-absl::StatusOr<int64_t> Trainer::EndLeasedStep(int64_t clock) {
-  const int64_t next = next_lease_;
-  const size_t regimes = job_.regimes.regimes().size();
-  bool has_values = !WaitsAtCutUpTo(clock, next);
-  bool is_result_due =
-      next == epochs_.clocks_total && EvaluatesCheckpoints(job_.spec());
-  if (job_.is_chief()) {
-    for (int64_t at = clock + 1; at <= next && !early_end_.has_value(); ++at) {
-      has_values &= !ReadsCutAt(at);
-      SYNCLINE_RETURN_IF_ERROR(AfterStep(at));
-      // A cut that was open before the chief's last step was in the way.
-      if (is_result_due && at < next && !early_end_.has_value() &&
-          !checkpoints_->IsOpen() && !changer_->IsOpen()) {
-        is_result_due = false;
-        SYNCLINE_RETURN_IF_ERROR(checkpoints_->BeforeStep(at, next));
-      }
-    }
-  } else {
-    SYNCLINE_RETURN_IF_ERROR(ChangeRegime(next));
-  }
-  if (next >= final_clock()) return next;
-  // The values of a cut, or of a clock before this rank's next one, may be
-  // older than the bound of that allows.
-  if (!has_values || regimes != job_.regimes.regimes().size()) {
-    if (rows_.has_value()) rows_->Forget();
-    SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(next));
-  }
-  SYNCLINE_RETURN_IF_ERROR(TakeLease(next));
-  return next;
-}
-
-absl::Status Trainer::TakeLease(int64_t next) {
-  next_lease_ = parameters_.leased_clock();
-  if (next_lease_ <= next) {
-    return absl::InternalError(absl::StrCat(
-        job_.task_name(), " of job ", job_.assignment.job_id(),
-        ": no answer for clock ", next,
-        " has said which clock comes after it, but ", next_lease_));
-  }
-  if (next_lease_ < epochs_.clocks_total) prefetcher_.AddStep(next_lease_);
-  return absl::OkStatus();
-}
-
-// The last step is made even where its push will be dropped: the cut at the
-// job's end is announced before it and read after it.
-int64_t Trainer::ClockAfter(int64_t clock) const {
-  return std::max(clock + 1,
-                  std::min(parameters_.open_clock(), epochs_.clocks_total - 1));
-}
-
-absl::Status Trainer::LeaveOut(int64_t clock, int64_t* next) {
-  // The others go on while this rank reads, but not past a cut of the chief's.
-  constexpr int kTriesMax = 4;
-  for (int tries = 1;; ++tries) {
-    if (!ReadsCutAt(*next)) {
-      SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(*next));
-    }
-    const int64_t open = ClockAfter(*next - 1);
-    // A step is made at a clock whose values were read. Where the others are
-    // past it by now, its push is dropped.
-    if (open == *next || tries == kTriesMax) break;
-    *next = open;
-  }
-  if (MayWarn()) {
-    LogWarning("the others have gone on without this worker")
-        .Job(job_.assignment.job_id())
-        .Field("clock", clock)
-        .Field("goes_on_at_clock", *next);
-  }
-  prefetcher_.SkipTo(*next);
-  if (rows_.has_value()) rows_->Forget();
-  if (checkpoints_.has_value()) {
-    for (int64_t left = clock + 1; left < *next; ++left) {
-      checkpoints_->PutOff(left, left + 1);
-    }
-  }
   return absl::OkStatus();
 }
 
@@ -591,21 +514,6 @@ absl::Status Trainer::TrainRound(OpenStep* step) {
   return absl::OkStatus();
 }
 
-void Trainer::PushLate(OpenStep* step) {
-  const LateGradient::Late late = job_.late->Take(step->clock);
-  prefetcher_.SkipTo(step->clock + 1);
-  step->is_late = true;
-  step->samples = late.samples;
-  step->loss_sum = late.loss_sum;
-  parameters_.BeginStep({.clock = step->clock,
-                         .sample_count = step->samples,
-                         .finished = step->is_last,
-                         .pull = step->pulls});
-  for (size_t tensor = 0; tensor < job_.training.parameters.size(); ++tensor) {
-    parameters_.OnGradientReady(static_cast<uint32_t>(tensor));
-  }
-}
-
 void Trainer::CountFed(const Batch& batch) {
   fed_values_ += batch.value_count;
   fed_padding_ += batch.padding_count;
@@ -718,15 +626,6 @@ absl::StatusOr<const Batch*> Trainer::NextBatch() {
 
 bool Trainer::ReadsCutUpTo(int64_t clock, int64_t next) const {
   return cut_.has_value() && clock < cut_->clock && cut_->clock <= next;
-}
-
-// With leased data the values of the next step may want steps of others that
-// are held at the cut, and the chief would wait for them, and they for it.
-bool Trainer::WaitsAtCutUpTo(int64_t clock, int64_t next) const {
-  if (ReadsCutUpTo(clock, next)) return true;
-  if (!leases_ || !job_.is_chief()) return false;
-  return checkpoints_->IsAtCut(next) ||
-         (changer_->IsOpen() && changer_->clock() <= next);
 }
 
 bool Trainer::LacksCutAt(int64_t clock) const {

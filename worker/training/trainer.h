@@ -188,6 +188,9 @@ class Trainer {
   // Leaves out the steps between `clock`, which was made, and `*next`, with
   // their batches, and reads the values of the open clock, which it puts there.
   absl::Status LeaveOut(int64_t clock, int64_t* next);
+  // Shares the samples from step `clock` on, which is the next one, with those
+  // workers alone that are not lost.
+  void FollowLosses(int64_t clock);
   // Has the cuts announced that are due where step `clock` is the next.
   absl::Status BeforeStep(int64_t clock);
   // Does the work of the cuts where all steps before `clock` are made.
@@ -290,7 +293,8 @@ class Trainer {
   absl::Time next_warning_ = absl::InfinitePast();
   std::atomic<bool> stop_{false};
   const bool leases_;
-  int64_t next_lease_ = 0;  // with leases: the step after the next one
+  int64_t next_lease_ = 0;   // with leases: the step after the next one
+  size_t lost_workers_ = 0;  // that this rank knows of
   StepProfiler profiler_;
   Mutex mu_;
   CondVar stopped_;

@@ -122,6 +122,29 @@ TEST_F(AnswerLogTest, TheOpenClockAndTheLatestAppliedOneAreKept) {
   EXPECT_EQ(log_->AppliedClocks(), 3);
 }
 
+TEST_F(AnswerLogTest, WorkersThatWereLostAreKeptWhicheverAnswerComesLast) {
+  EXPECT_TRUE(log_->Lost().empty());
+  PullResponseHeader before;
+  PullResponseHeader header;
+  const auto add = [&header](uint32_t rank, int64_t first_clock) {
+    header.add_lost_workers()->set_rank(rank);
+    header.mutable_lost_workers()->rbegin()->set_first_clock(first_clock);
+  };
+  add(2, 7);
+  log_->OnValues(0, header, 0, At(0));
+  log_->OnValues(1, before, 0, At(0));
+  before = header;
+  add(1, 9);
+  log_->OnValues(1, header, 0, At(0));
+  log_->OnValues(0, before, 0, At(0));
+  const auto lost = log_->Lost();
+  ASSERT_EQ(lost.size(), 2u);
+  EXPECT_EQ(lost[0].rank, 2u);
+  EXPECT_EQ(lost[0].first_clock, 7);
+  EXPECT_EQ(lost[1].rank, 1u);
+  EXPECT_EQ(lost[1].first_clock, 9);
+}
+
 TEST_F(AnswerLogTest, TheLatestSkippedClockIsKept) {
   EXPECT_EQ(log_->SkippedThrough(), 0);
   PullResponseHeader header;

@@ -59,6 +59,10 @@ class ValuePs {
     smallest_ = std::move(smallest);
   }
   // The other workers are this many clocks ahead of whoever reads.
+  // Answers name these ranks as lost, from these clocks on.
+  void Lose(std::vector<std::pair<uint32_t, int64_t>> lost) {
+    lost_ = std::move(lost);
+  }
   void BeAhead(int64_t clocks) { ahead_ = clocks; }
   // Values that are not finite are read for this clock.
   void SpoilValuesOf(int64_t clock) { spoilt_clock_ = clock; }
@@ -112,6 +116,12 @@ class ValuePs {
     if (ahead_ > 0) {
       response.mutable_header()->set_open_clock(pull.clock() + ahead_);
     }
+    for (const auto& [rank, first_clock] : lost_) {
+      if (first_clock > pull.clock()) continue;
+      LostWorker* const lost = response.mutable_header()->add_lost_workers();
+      lost->set_rank(rank);
+      lost->set_first_clock(first_clock);
+    }
     for (const uint32_t id : pull.blocks()) {
       response.mutable_header()->add_blocks(id);
       const std::vector<float> values(
@@ -126,6 +136,7 @@ class ValuePs {
   const BlockMap* map_ = nullptr;
   int64_t spoilt_clock_ = -1;
   int64_t ahead_ = 0;
+  std::vector<std::pair<uint32_t, int64_t>> lost_;
   std::vector<int64_t> smallest_;  // one call at a time uses it
   WaitLog<std::string> log_;
   FakePs ps_;  // last: its threads use the rest
@@ -226,6 +237,21 @@ TEST_F(TrainerTest, AnotherRankPushesAndPullsOnly) {
   ASSERT_EQ(trainer_->Run(), absl::OkStatus());
   EXPECT_THAT(ps_.log(), ElementsAre("pull 0", "push 0: 16 samples, pull 1",
                                      "push 1: 16 samples, pull 2",
+                                     "push 2: 16 samples, pull 3",
+                                     "push 3: 16 samples, finished"));
+}
+
+TEST_F(TrainerTest, TheSamplesOfLostWorkersAreSharedFromTheirFirstClockOn) {
+  JobSpec spec = SmallJob(/*epochs=*/2);
+  spec.mutable_training()->set_batch_size(8);
+  spec.mutable_resources()->set_workers(4);
+  spec.mutable_resources()->set_min_workers(1);
+  Prepare(spec, /*rank=*/2, /*workers=*/4);
+  ps_.Lose({{3, 1}, {1, 2}});
+  ASSERT_EQ(trainer_->Run(), absl::OkStatus());
+  // Of the 32 samples of a clock.
+  EXPECT_THAT(ps_.log(), ElementsAre("pull 0", "push 0: 8 samples, pull 1",
+                                     "push 1: 11 samples, pull 2",
                                      "push 2: 16 samples, pull 3",
                                      "push 3: 16 samples, finished"));
 }

@@ -1,0 +1,64 @@
+// Jobs with leased data: Trainer's part of it.
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/job/evaluate_validator.h"
+#include "worker/training/trainer.h"
+
+namespace syncline::worker {
+
+absl::StatusOr<int64_t> Trainer::EndLeasedStep(int64_t clock) {
+  const int64_t next = next_lease_;
+  const size_t regimes = job_.regimes.regimes().size();
+  bool has_values = !WaitsAtCutUpTo(clock, next);
+  bool is_result_due =
+      next == epochs_.clocks_total && EvaluatesCheckpoints(job_.spec());
+  if (job_.is_chief()) {
+    for (int64_t at = clock + 1; at <= next && !early_end_.has_value(); ++at) {
+      has_values &= !ReadsCutAt(at);
+      SYNCLINE_RETURN_IF_ERROR(AfterStep(at));
+      // A cut that was open before the chief's last step was in the way.
+      if (is_result_due && at < next && !early_end_.has_value() &&
+          !checkpoints_->IsOpen() && !changer_->IsOpen()) {
+        is_result_due = false;
+        SYNCLINE_RETURN_IF_ERROR(checkpoints_->BeforeStep(at, next));
+      }
+    }
+  } else {
+    SYNCLINE_RETURN_IF_ERROR(ChangeRegime(next));
+  }
+  if (next >= final_clock()) return next;
+  // The values of a cut, or of a clock before this rank's next one, may be
+  // older than the bound of that allows.
+  if (!has_values || regimes != job_.regimes.regimes().size()) {
+    if (rows_.has_value()) rows_->Forget();
+    SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(next));
+  }
+  SYNCLINE_RETURN_IF_ERROR(TakeLease(next));
+  return next;
+}
+
+absl::Status Trainer::TakeLease(int64_t next) {
+  next_lease_ = parameters_.leased_clock();
+  if (next_lease_ <= next) {
+    return absl::InternalError(absl::StrCat(
+        job_.task_name(), " of job ", job_.assignment.job_id(),
+        ": no answer for clock ", next,
+        " has said which clock comes after it, but ", next_lease_));
+  }
+  if (next_lease_ < epochs_.clocks_total) prefetcher_.AddStep(next_lease_);
+  return absl::OkStatus();
+}
+
+// With leased data the values of the next step may want steps of others that
+// are held at the cut, and the chief would wait for them, and they for it.
+bool Trainer::WaitsAtCutUpTo(int64_t clock, int64_t next) const {
+  if (ReadsCutUpTo(clock, next)) return true;
+  if (!leases_ || !job_.is_chief()) return false;
+  return checkpoints_->IsAtCut(next) ||
+         (changer_->IsOpen() && changer_->clock() <= next);
+}
+
+}  // namespace syncline::worker
