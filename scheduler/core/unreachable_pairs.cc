@@ -1,6 +1,7 @@
 #include "scheduler/core/unreachable_pairs.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/utf8.h"
@@ -23,6 +24,15 @@ void UnreachablePairs::OnReport(const Member& reporter, const Member& peer,
   pairs_[{reporter.incarnation(), peer.incarnation()}] = {
       reporter, peer, now - absl::Seconds(seconds), now,
       std::string(Utf8Prefix(report.error(), kErrorBytesMax))};
+}
+
+void UnreachablePairs::Forget(const Member& member) {
+  for (auto pair = pairs_.begin(); pair != pairs_.end();) {
+    const auto& [reporter, peer] = pair->first;
+    const bool has_it =
+        reporter == member.incarnation() || peer == member.incarnation();
+    pair = has_it ? pairs_.erase(pair) : std::next(pair);
+  }
 }
 
 std::optional<std::string> UnreachablePairs::Longest(absl::Duration grace,

@@ -24,6 +24,9 @@ class UnreachablePairs {
   void OnReport(const Member& reporter, const Member& peer,
                 const PeerUnreachable& report, absl::Time now);
 
+  // Nothing that this member has said, or others of it, counts any more.
+  void Forget(const Member& member);
+
   // The pair that has been apart for longest, in words: "worker 1 at A cannot
   // reach ps 0 at B since 15 s: connection refused". Nothing if none has been
   // apart for at least `grace`.

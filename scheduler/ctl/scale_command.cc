@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/lost_workers.h"
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/text/console.h"
 #include "scheduler/ctl/text/exit_codes.h"
@@ -32,7 +33,7 @@ uint32_t FreeWorkers(const JobStatus& job, const ClusterStatus& cluster) {
 std::string ScaleAnswer(const JobStatus& job, const ClusterStatus& cluster,
                         uint32_t workers) {
   const std::string wanted = FormatAmount(workers, "worker");
-  const auto had = static_cast<uint32_t>(job.workers_size());
+  const uint32_t had = WorkersLeft(job);
   if (job.state() == QUEUED) {
     return absl::StrCat("job ", job.job_id(), " waits, and begins with ",
                         wanted);

@@ -97,6 +97,7 @@ TEST(ClusterCoreSimulation, ElasticJobsGoOnWithTheWorkersThatAreFree) {
   int short_ones = 0;
   int grown = 0;
   int moved = 0;
+  int outlived = 0;
   for (int seed = 1; seed <= kElasticSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
     ClusterSimulation simulation(seed, /*attempts_max=*/3,
@@ -109,8 +110,10 @@ TEST(ClusterCoreSimulation, ElasticJobsGoOnWithTheWorkersThatAreFree) {
     short_ones += simulation.begun_short();
     grown += simulation.grown();
     moved += simulation.moved();
+    outlived += simulation.outlived();
   }
   EXPECT_GT(succeeded, 3 * kElasticSeeds);
+  EXPECT_GT(outlived, kElasticSeeds / 20);
   EXPECT_GT(scaled, 2 * kElasticSeeds);
   EXPECT_GT(short_ones, kElasticSeeds / 4);
   EXPECT_GT(grown, kElasticSeeds / 4);

@@ -61,6 +61,8 @@ class ClusterSimulation {
   // job should have, and with more than the one before; planned moves.
   int scaled() const { return scaled_; }
   int begun_short() const { return begun_short_; }
+  // Workers that were lost and did not end an attempt.
+  int outlived() const { return outlived_; }
   int grown() const { return grown_; }
   int moved() const { return moved_; }
   // Checkpoints that an evaluator has scored, or said that it could not; and
@@ -164,6 +166,7 @@ class ClusterSimulation {
   void CheckWorkers(const JobStatus& status, const Seen& seen);
   void CheckPause(const JobStatus& status);
   void CheckSamples(const JobAssignment& assignment);
+  void CheckLosses(const JobStatus& status, const Seen& seen);
 
   // The daemons' side.
   void Start(size_t daemon);
@@ -224,6 +227,7 @@ class ClusterSimulation {
   int repeated_ = 0;
   int scaled_ = 0;
   int begun_short_ = 0;
+  int outlived_ = 0;
   int grown_ = 0;
   int moved_ = 0;
   int freezes_ = 0;

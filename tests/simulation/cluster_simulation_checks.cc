@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/lost_workers.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/job_checkpoints.h"
 #include "scheduler/core/job/restart_policy.h"
@@ -144,10 +145,10 @@ void ClusterSimulation::CheckJob(const scheduler::Job& job) {
     Violation(absl::StrCat(job.id(), " forgot a transition"));
   }
   CheckPause(status);
+  CheckLosses(status, seen);
   CheckAttempts(status, seen);
   seen = {status.state(), status.transitions_size(), status.attempt(),
-          scheduler::NextStart(status).clock,
-          static_cast<uint32_t>(status.workers_size())};
+          scheduler::NextStart(status).clock, WorkersLeft(status)};
   if (job.stopping() || status.state() == QUEUED) return;
   // A job that goes on has all its members that are not done, and has them to
   // itself.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/job/lost_workers.h"
 #include "common/job/step_shares.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/restart_policy.h"
@@ -110,6 +111,23 @@ void ClusterSimulation::CheckPause(const JobStatus& status) {
   if (ran < CoreOptions().grow_pause) {
     Violation(absl::StrCat(status.job_id(), " is moved after ",
                            absl::FormatDuration(ran)));
+  }
+}
+
+// An attempt goes on without a worker only where enough are left, the chief
+// among them, and no later scheduler waits for that one.
+void ClusterSimulation::CheckLosses(const JobStatus& status, const Seen& seen) {
+  const bool is_same = seen.attempt == status.attempt();
+  if (is_same && WorkersLeft(status) < seen.workers) ++outlived_;
+  if (status.lost_workers().empty()) return;
+  const ResourcesSpec& resources = status.spec().resources();
+  if (resources.min_workers() == 0 ||
+      WorkersLeft(status) < resources.min_workers() || IsLost(status, 0)) {
+    Violation(absl::StrCat(status.job_id(), " goes on with ",
+                           WorkersLeft(status), " workers"));
+  }
+  if (is_same && WorkersLeft(status) > seen.workers) {
+    Violation(absl::StrCat(status.job_id(), " has found a lost worker"));
   }
 }
 

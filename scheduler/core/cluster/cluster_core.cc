@@ -102,8 +102,8 @@ void ClusterCore::TakeUp(const std::vector<Job*>& jobs, absl::Time now,
   for (const bool done : {false, true}) {
     for (Job* job : jobs) {
       for (const JobMember& member : job->members()) {
-        // A lease before the window ends.
-        if (member.done != done ||
+        // A lease before the window ends. A worker that was lost stays out.
+        if (member.stage == JobMember::Stage::kGone || member.done != done ||
             !membership_.Keep(member.session, member.member(),
                               reattachment_.until() - options_.lease)) {
           continue;
@@ -409,7 +409,12 @@ void ClusterCore::OnMemberLost(SessionId session, LossCause cause,
     engaged_.erase(engagement);
     if (job != nullptr) {
       NoteEvent(*job, "member", absl::StrCat(who, " was lost: ", why), now);
+      const int lost = job->status().lost_workers_size();
       job->OnGone(session, why, now, actions);
+      if (job->status().lost_workers_size() > lost) {
+        NoteEvent(*job, "member",
+                  job->status().lost_workers().rbegin()->reason(), now);
+      }
       Settle(job, now, actions);
       WaitAgain(job);
     }
@@ -424,6 +429,7 @@ void ClusterCore::Release(SessionId session, absl::Time now,
   engaged_.erase(engagement);
   if (job != nullptr) {
     job->OnGone(session, /*lost=*/"", now, actions);
+    Settle(job, now, actions);
     WaitAgain(job);
   }
   StartJobs(now, actions);

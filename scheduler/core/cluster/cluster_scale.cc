@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/job/evaluate_validator.h"
+#include "common/job/lost_workers.h"
 #include "common/job/step_shares.h"
 #include "scheduler/core/cluster/cluster_core.h"
 #include "scheduler/core/describe.h"
@@ -25,9 +26,7 @@ namespace {
 
 constexpr size_t kScaleReasonBytesMax = 256;
 
-uint32_t HadOf(const Job& job) {
-  return static_cast<uint32_t>(job.status().workers_size());
-}
+uint32_t HadOf(const Job& job) { return WorkersLeft(job.status()); }
 
 }  // namespace
 
@@ -46,7 +45,7 @@ absl::Status ClusterCore::Scale(const ScaleRequest& request, absl::Time now,
       CheckMessageSizes(spec, job->parameters(), job->tables()));
   SYNCLINE_RETURN_IF_ERROR(quotas_.CheckFits(
       job->status().tenant(), DemandOf(spec, job->parameters())));
-  const auto had = static_cast<uint64_t>(job->status().workers_size());
+  const uint32_t had = HadOf(*job);
   if (!job->Scale(request.workers(), request.reason(), actions)) {
     return absl::OkStatus();
   }

@@ -14,6 +14,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/evaluate_validator.h"
 #include "common/job/local_rules.h"
+#include "common/job/lost_workers.h"
 #include "scheduler/core/describe.h"
 
 namespace syncline::scheduler {
@@ -147,8 +148,7 @@ std::map<std::string, TenantAmounts> UseOfTenants(
     }
     if (job->Participants().empty()) continue;
     JobDemand demand = DemandOf(status.spec(), job->parameters());
-    demand.amounts[Quota::kWorkers] =
-        static_cast<uint64_t>(status.workers_size());
+    demand.amounts[Quota::kWorkers] = WorkersLeft(status);
     for (const Quota quota : {Quota::kWorkers, Quota::kPs, Quota::kPsMemory}) {
       use[quota] = Saturated(use[quota], demand.amounts[quota]);
     }

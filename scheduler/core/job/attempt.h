@@ -40,7 +40,7 @@ struct Attempt {
   int64_t clocks_per_epoch = 0;
   int64_t clocks_total = 0;
   uint64_t train_samples = 0;
-  DataComparison data;  // while it is prepared
+  DataComparison data;                           // while it is prepared
   std::optional<JobProgressTracker> progress;
   // The job had come to this clock, as the chief has said of a checkpoint or a
   // change of the regime; reports of the workers' clocks may come later.
@@ -74,6 +74,8 @@ struct Attempt {
   absl::Time refused_by = absl::InfiniteFuture();
   absl::Time started = absl::InfiniteFuture();
   absl::Time running_since = absl::InfiniteFuture();
+  // It goes on since then without a worker that it has lost.
+  absl::Time lost_at = absl::InfinitePast();
   // The job ends early: why, as the chief has said, and the workers that are
   // to be stopped for it.
   std::string early_end;

@@ -161,6 +161,7 @@ void Job::Start(absl::Span<const Place> workers, absl::Span<const Place> ps,
   }
   status_.set_attempt(std::max(status_.attempt(), attempt_floor_) + 1);
   status_.clear_workers();
+  status_.clear_lost_workers();
   status_.clear_ps();
   status_.clear_evaluator();
   attempt_->pass = {.attempt = status_.attempt(), .secret = std::move(secret)};
@@ -440,13 +441,7 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
                LeavesBehind(status_.spec().consistency().mode())) {
       LetWorkersGo(actions);
     }
-    if (attempt_->evaluations.has_value() &&
-        attempt_->members.WorkersAreDone()) {
-      EndCheckpoints();
-      SendNextEvaluation(actions);
-    }
-    attempt_->finishing = attempt_->members.WorkIsDone();
-    if (attempt_->finishing) attempt_->health.OnAllDone();
+    FinishIfDone(actions);
     // A member that is done is not asked again, nor by a later scheduler.
     actions->push_back(PersistJob{id()});
     member->activity.clear();
@@ -459,14 +454,28 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   if (IsOfOrphanedJob(done.message())) {
     return Fail(reason, kExitRetryable, now, actions);
   }
+  // Its process ends, and is lost in a moment.
+  if (done.code() == static_cast<int>(absl::StatusCode::kAborted) &&
+      MayGoOnWithout(*member)) {
+    return attempt_->health.Suspect(member->member(), reason, now);
+  }
   // The cause may be the network between two others, or a loss that is about to
   // be noticed.
   const int exit_code = ExitCodeFor(done.code());
-  if (attempt_->health.OnFailure(done.code(), exit_code == kExitRetryable,
-                                 reason, now)) {
+  if (attempt_->health.OnFailure(member->member(), done.code(),
+                                 exit_code == kExitRetryable, reason, now)) {
     return;
   }
   Fail(reason, exit_code, now, actions);
+}
+
+void Job::FinishIfDone(ClusterActions* actions) {
+  if (attempt_->evaluations.has_value() && attempt_->members.WorkersAreDone()) {
+    EndCheckpoints();
+    SendNextEvaluation(actions);
+  }
+  attempt_->finishing = attempt_->members.WorkIsDone();
+  if (attempt_->finishing) attempt_->health.OnAllDone();
 }
 
 void Job::UpdateWaitingFor(ClusterActions* actions) {
@@ -546,8 +555,13 @@ void Job::OnGone(SessionId session, absl::string_view lost, absl::Time now,
     // Released without being asked counts as lost: it cannot serve the job.
     const std::string loss =
         LossText(*member, lost.empty() ? "it released the job" : lost);
+    const bool goes_on = MayGoOnWithout(*member);
     member->stage = Stage::kGone;
-    Fail(WithWaitingFor(loss), kExitRetryable, now, actions);
+    if (goes_on) {
+      GoOnWithout(member, loss, now, actions);
+    } else {
+      Fail(WithWaitingFor(loss), kExitRetryable, now, actions);
+    }
   }
   member->stage = Stage::kGone;
   EndIfAllGone(now, actions);

@@ -55,7 +55,8 @@ struct JobRecord {
 //   abandoned --all participants gone--> waiting: may be given to members again
 //
 // The loss of a participant fails the job, unless it is done with its part:
-// JobStatus.done_ranks, which is durable.
+// JobStatus.done_ranks, which is durable; or the others can go on without it
+// (job_losses.cc): then it counts as done, and JobStatus.lost_workers has it.
 //
 // Each Start is an attempt, with a number and a secret of its own. What comes
 // from members of an earlier one changes nothing. An attempt starts from the
@@ -311,6 +312,9 @@ class Job {
   // Adds the clocks that the ps have skipped to the progress.
   void CountSkipped(ClusterActions* actions);
   void AddDoneRank(uint32_t rank);
+  // A worker or the evaluator has just become done: what follows where it was
+  // the last one.
+  void FinishIfDone(ClusterActions* actions);
   // Writes down whom the job waits for (JobMembers::WaitingText).
   void UpdateWaitingFor(ClusterActions* actions);
   // True if the report, of the chief, says how a checkpoint has ended.
@@ -382,6 +386,12 @@ class Job {
   void BeginRun(absl::Time now, ClusterActions* actions);
   void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
   std::string LossText(const JobMember& member, absl::string_view lost) const;
+  // job_losses.cc: the attempt can go on if it loses this member; it goes on
+  // without the worker that it has lost.
+  bool MayGoOnWithout(const JobMember& member) const;
+  void GoOnWithout(JobMember* member, absl::string_view loss, absl::Time now,
+                   ClusterActions* actions);
+  SchedulerMessage RemovalCommand(const JobStatus::Lost& lost) const;
   void Transition(JobState state, absl::string_view reason, absl::Time now,
                   ClusterActions* actions);
 

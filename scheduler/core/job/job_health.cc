@@ -66,8 +66,24 @@ void JobHealth::OnDone(const Member& member) {
   watchdog_->End(member.incarnation());
 }
 
-bool JobHealth::OnFailure(int code, bool retryable, absl::string_view reason,
-                          absl::Time now) {
+void JobHealth::OnLost(const Member& member) {
+  watchdog_->End(member.incarnation());
+  unreachable_.Forget(member);
+  if (suspicion_.has_value() &&
+      suspicion_->incarnation == member.incarnation()) {
+    suspicion_.reset();
+  }
+}
+
+void JobHealth::Suspect(const Member& member, absl::string_view reason,
+                        absl::Time now) {
+  if (suspicion_.has_value()) return;
+  suspicion_ = Suspicion{std::string(reason), now + root_cause_grace_,
+                         member.incarnation()};
+}
+
+bool JobHealth::OnFailure(const Member& member, int code, bool retryable,
+                          absl::string_view reason, absl::Time now) {
   const std::optional<std::string> apart =
       unreachable_.Longest(absl::ZeroDuration(), now);
   // A member that stops ends the calls of others with Cancelled; it, and one
@@ -77,12 +93,10 @@ bool JobHealth::OnFailure(int code, bool retryable, absl::string_view reason,
       code == static_cast<int>(absl::StatusCode::kCancelled) ||
       code == static_cast<int>(absl::StatusCode::kUnauthenticated);
   if (!is_outage && !(apart.has_value() && retryable)) return false;
-  if (!suspicion_.has_value()) {
-    suspicion_ =
-        Suspicion{apart.has_value() ? absl::StrCat(*apart, "; ", reason)
-                                    : std::string(reason),
-                  now + root_cause_grace_};
-  }
+  Suspect(member,
+          apart.has_value() ? absl::StrCat(*apart, "; ", reason)
+                            : std::string(reason),
+          now);
   return true;
 }
 

@@ -36,14 +36,20 @@ class JobHealth {
                 bool has_new_evaluation, absl::Time now);
   // The member is done with its part. REQUIRES: BeginRun.
   void OnDone(const Member& member);
+  // The others go on without the member, and whatever it has said of itself or
+  // of others. REQUIRES: BeginRun.
+  void OnLost(const Member& member);
   // All members are done: a suspicion is void.
   void OnAllDone() { suspicion_.reset(); }
-  // A member has failed with `code`. True if that may be a consequence: of an
+  // The member has failed, and is about to be lost: Check returns `reason` once
+  // the grace is over, unless that happens before.
+  void Suspect(const Member& member, absl::string_view reason, absl::Time now);
+  // The member has failed with `code`. True if that may be a consequence: of an
   // outage, or, where the failure is `retryable`, of members that do not reach
   // each other. Check then returns the first such reason once the grace is
   // over, unless the cause ended the job before.
-  bool OnFailure(int code, bool retryable, absl::string_view reason,
-                 absl::Time now);
+  bool OnFailure(const Member& member, int code, bool retryable,
+                 absl::string_view reason, absl::Time now);
 
   // Why the job cannot go on; nothing if it can.
   std::optional<std::string> Check(absl::Time now) const;
@@ -52,6 +58,7 @@ class JobHealth {
   struct Suspicion {
     std::string reason;
     absl::Time until;
+    uint64_t incarnation = 0;  // of the member that has failed
   };
 
   const absl::Duration unreachable_max_;

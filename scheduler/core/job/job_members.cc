@@ -55,7 +55,9 @@ bool JobMembers::WorkIsDone() const {
 bool JobMembers::OthersAreDone() const {
   int others = 0;
   for (const JobMember& member : members_) {
-    if (member.role != Role::kWorker || member.IsChief()) continue;
+    if (member.role != Role::kWorker || member.IsChief() || member.lost) {
+      continue;
+    }
     if (!member.done) return false;
     ++others;
   }

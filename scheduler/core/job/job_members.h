@@ -23,6 +23,7 @@ struct JobMember {
   Stage stage = Stage::kPreparing;
   bool done = false;                       // with its part; results are stored
   bool failed = false;                     // JobDone with another code than 0
+  bool lost = false;                       // done, because others go on without
   std::vector<std::string> problems = {};  // of preparing
   std::string activity = {};               // its last report; empty: none
 

@@ -16,7 +16,8 @@ JobProgressTracker::JobProgressTracker(uint32_t worker_count,
                                        int64_t start_clock)
     : epochs_total_(epochs_total),
       start_clock_(start_clock),
-      workers_(worker_count) {
+      workers_(worker_count),
+      lost_(worker_count, false) {
   for (uint32_t rank = 0; rank < worker_count; ++rank) {
     workers_[rank].set_rank(rank);
     workers_[rank].set_clock(start_clock);
@@ -60,6 +61,12 @@ void JobProgressTracker::RaiseClock(uint32_t rank, int64_t clock) {
   workers_[rank].set_clock(std::max(workers_[rank].clock(), clock));
 }
 
+void JobProgressTracker::Lose(uint32_t rank) {
+  if (rank >= workers_.size()) return;
+  lost_[rank] = true;
+  workers_[rank].set_samples_per_second(0);
+}
+
 void JobProgressTracker::AddToCurve() {
   const CurvePoint point{MinClock(), MeanLoss()};
   if (!std::isfinite(point.loss)) return;
@@ -79,8 +86,8 @@ int64_t JobProgressTracker::ClockOf(uint32_t rank) const {
 
 int64_t JobProgressTracker::MinClock() const {
   int64_t clock = std::numeric_limits<int64_t>::max();
-  for (const WorkerProgress& worker : workers_) {
-    clock = std::min(clock, worker.clock());
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    if (!lost_[rank]) clock = std::min(clock, workers_[rank].clock());
   }
   return workers_.empty() ? 0 : clock;
 }
@@ -96,8 +103,9 @@ int64_t JobProgressTracker::MaxClock() const {
 double JobProgressTracker::MeanLoss() const {
   double sum = 0;
   int count = 0;
-  for (const WorkerProgress& worker : workers_) {
-    if (std::isnan(worker.loss())) continue;
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    const WorkerProgress& worker = workers_[rank];
+    if (lost_[rank] || std::isnan(worker.loss())) continue;
     sum += worker.loss();
     ++count;
   }
@@ -117,7 +125,9 @@ JobProgress JobProgressTracker::Summary(absl::Duration running) const {
   int64_t clocks_total = 0;
   int64_t clocks_per_epoch = 0;
   double samples_per_second = 0;
-  for (const WorkerProgress& worker : workers_) {
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    if (lost_[rank]) continue;
+    const WorkerProgress& worker = workers_[rank];
     clocks_total = std::max(clocks_total, worker.clocks_total());
     clocks_per_epoch = std::max(clocks_per_epoch, worker.clocks_per_epoch());
     samples_per_second += worker.samples_per_second();

@@ -30,6 +30,8 @@ class JobProgressTracker {
   void Restore(const JobProgress& known);
   // The worker has closed at least so many.
   void RaiseClock(uint32_t rank, int64_t clock);
+  // The others go on without this worker: it is in no summary any more.
+  void Lose(uint32_t rank);
   // The job ends at a clock before its last one: from now on the epoch is the
   // last one that was begun, not one that would follow.
   void EndEarly() { ends_early_ = true; }
@@ -55,6 +57,7 @@ class JobProgressTracker {
   const uint32_t epochs_total_;
   const int64_t start_clock_;
   std::vector<WorkerProgress> workers_;  // by rank
+  std::vector<bool> lost_;               // likewise
   std::vector<CurvePoint> curve_;
   int64_t curve_stride_ = 1;  // clocks between points, grows as it is thinned
   bool ends_early_ = false;

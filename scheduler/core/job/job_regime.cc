@@ -138,6 +138,13 @@ absl::StatusOr<SchedulerMessage> Job::RequestRegime(
         "strategy: cannot change while an evaluator takes part in job ", id(),
         "; use a cluster without one"));
   }
+  if (status_.lost_workers_size() > 0 &&
+      next.strategy() != regimes.back().strategy()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "strategy: cannot change while job ", id(),
+        " goes on without a worker that it has lost; it can once the job has "
+        "another one in its place"));
+  }
   SchedulerMessage message;
   ChangeRegime* const change = message.mutable_change_regime();
   change->set_job_id(id());

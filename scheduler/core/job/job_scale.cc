@@ -1,5 +1,6 @@
 // A job that goes on with another number of workers: Job's part of it.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "common/job/elastic_validator.h"
 #include "common/job/evaluate_validator.h"
 #include "common/job/lease_rules.h"
+#include "common/job/lost_workers.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/job.h"
 #include "scheduler/core/job/regime_history.h"
@@ -79,8 +81,7 @@ bool Job::Scale(uint32_t workers, absl::string_view reason,
                 ClusterActions* actions) {
   const WorkerRange range = RangeAfterSave(status_);
   const bool has_them =
-      status_.attempt() == 0 ||
-      static_cast<uint32_t>(status_.workers_size()) == workers;
+      status_.attempt() == 0 || WorkersLeft(status_) == workers;
   if (range.wanted == workers && range.most == workers && has_them) {
     return false;
   }
@@ -95,7 +96,7 @@ bool Job::Scale(uint32_t workers, absl::string_view reason,
 
 bool Job::HasItsWorkers() const {
   const WorkerRange range = RangeAfterSave(status_);
-  const auto had = static_cast<uint32_t>(status_.workers_size());
+  const uint32_t had = WorkersLeft(status_);
   return had == range.wanted && had == range.most;
 }
 
@@ -115,14 +116,14 @@ bool Job::GoBackToWorkersThatRan(absl::string_view problems, absl::Time now,
 }
 
 bool Job::MayTakeMore(absl::Time now, absl::Duration pause) const {
-  return !attempt_->scaled.empty() || now >= attempt_->running_since + pause;
+  const absl::Time since = std::max(attempt_->running_since, attempt_->lost_at);
+  return !attempt_->scaled.empty() || now >= since + pause;
 }
 
 std::string Job::ScaleText(uint32_t workers, absl::string_view why) const {
-  return absl::StrCat(
-      attempt_->scaled.empty() ? why : attempt_->scaled, ", goes on with ",
-      workers, " instead of ",
-      CountText(static_cast<uint64_t>(status_.workers_size()), "worker"));
+  return absl::StrCat(attempt_->scaled.empty() ? why : attempt_->scaled,
+                      ", goes on with ", workers, " instead of ",
+                      CountText(WorkersLeft(status_), "worker"));
 }
 
 }  // namespace syncline::scheduler

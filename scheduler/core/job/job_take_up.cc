@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/base/exit_codes.h"
+#include "common/job/lost_workers.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/attempt_record.h"
 #include "scheduler/core/job/job.h"
@@ -64,7 +65,14 @@ void Job::TakeUp(absl::FunctionRef<SessionId()> next_session, absl::Time now,
   attempt_->health.BeginRun(attempt_->members, attempt_->clocks_total, now);
   for (const SessionId session : attempt_->members.Sessions()) {
     JobMember* const member = attempt_->members.Find(session);
-    member->stage = Stage::kPrepared;
+    const bool is_lost =
+        member->role == Role::kWorker && IsLost(status_, member->rank());
+    member->stage = is_lost ? Stage::kGone : Stage::kPrepared;
+    member->lost = is_lost;
+    if (is_lost) {
+      attempt_->progress->Lose(member->rank());
+      attempt_->regime_policy->Lose(member->rank());
+    }
     member->done = member->role != Role::kPs &&
                    absl::c_linear_search(status_.done_ranks(), member->rank());
     if (member->done) attempt_->health.OnDone(member->member());
@@ -105,6 +113,12 @@ void Job::OnResumed(SessionId older, SessionId session, bool has_job,
   }
   if (member->stage == Stage::kPreparing && !has_job) {
     actions->push_back(SendCommand{session, Prepare()});
+  }
+  if (status_.state() == RUNNING && member->role == Role::kPs &&
+      member->rank() == 0) {
+    for (const JobStatus::Lost& lost : status_.lost_workers()) {
+      actions->push_back(SendCommand{session, RemovalCommand(lost)});
+    }
   }
   if (status_.state() != RUNNING || member->role == Role::kPs) return;
   if (member->done) {

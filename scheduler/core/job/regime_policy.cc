@@ -13,6 +13,9 @@ namespace {
 // Long enough that one slow step, or one report, decides nothing.
 constexpr absl::Duration kWorkWindow = absl::Minutes(1);
 
+// In place of the seconds of a worker that the job goes on without.
+constexpr double kLost = -1;
+
 }  // namespace
 
 std::string RulePrefix(size_t rule) {
@@ -109,8 +112,11 @@ void RegimePolicy::OnWork(uint32_t rank, int64_t clock, double seconds,
     one.first_clock = one.clock;
     one.first_seconds = one.seconds;
   }
-  if (by_rank.size() < 2) return;
-  std::vector<double> sorted = by_rank;
+  std::vector<double> sorted;
+  for (const double seconds : by_rank) {
+    if (seconds != kLost) sorted.push_back(seconds);
+  }
+  if (sorted.size() < 2) return;
   std::sort(sorted.begin(), sorted.end());
   // The lower one of an even number: the slowest of two is no median.
   const double median = sorted[(sorted.size() - 1) / 2];
@@ -131,6 +137,10 @@ void RegimePolicy::OnWork(uint32_t rank, int64_t clock, double seconds,
 std::vector<double> RegimePolicy::StepSeconds() const {
   std::vector<double> seconds;
   for (const Work& work : work_) {
+    if (work.lost) {
+      seconds.push_back(kLost);
+      continue;
+    }
     if (!work.known || work.clock <= work.first_clock) return {};
     seconds.push_back((work.seconds - work.first_seconds) /
                       static_cast<double>(work.clock - work.first_clock));

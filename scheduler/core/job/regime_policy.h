@@ -35,6 +35,11 @@ class RegimePolicy {
   // without its waits for others.
   void OnWork(uint32_t rank, int64_t clock, double seconds, absl::Time now);
 
+  // The others go on without this worker.
+  void Lose(uint32_t rank) {
+    if (rank < work_.size()) work_[rank].lost = true;
+  }
+
   // The first rule whose condition has come true and that was not given out
   // before.
   std::optional<Decision> Next();
@@ -56,12 +61,14 @@ class RegimePolicy {
     double first_seconds = 0;
     int64_t clock = 0;
     double seconds = 0;
+    bool lost = false;
   };
 
   template <typename Condition>
   void Check(Condition condition);
-  // By rank: seconds for a step in the window that ends now; empty: some worker
-  // has reported nothing, or made no step.
+  // By rank: seconds for a step in the window that ends now, kLost of a worker
+  // that the job goes on without; empty: some other worker has reported
+  // nothing, or made no step.
   std::vector<double> StepSeconds() const;
 
   std::vector<Rule> rules_;

@@ -5,15 +5,14 @@
 #include <vector>
 
 #include "common/job/lease_rules.h"
+#include "common/job/lost_workers.h"
 #include "scheduler/core/job/job_checkpoints.h"
 #include "scheduler/core/job/regime_history.h"
 
 namespace syncline::scheduler {
 namespace {
 
-uint32_t HadOf(const JobStatus& job) {
-  return static_cast<uint32_t>(job.workers_size());
-}
+uint32_t HadOf(const JobStatus& job) { return WorkersLeft(job); }
 
 // The range that the spec and users ask for, where workers may change.
 WorkerRange SaidOf(const JobStatus& job) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/lost_workers.h"
 #include "scheduler/ctl/text/console.h"
 #include "scheduler/ctl/text/job_text.h"
 
@@ -10,7 +11,7 @@ namespace syncline::ctl {
 
 std::string ElasticText(const JobStatus& job) {
   if (job.state() != PREPARING && job.state() != RUNNING) return "";
-  const auto had = static_cast<uint32_t>(job.workers_size());
+  const uint32_t had = WorkersLeft(job);
   const uint32_t scaled = job.wanted_workers();
   const uint32_t wanted =
       scaled > 0 ? scaled : job.spec().resources().workers();
@@ -18,7 +19,8 @@ std::string ElasticText(const JobStatus& job) {
   if (had < wanted) {
     return absl::StrCat("has ", had, " of the ", FormatAmount(wanted, "worker"),
                         " that it should have; it takes more when they are "
-                        "free, and no job waits for them");
+                        "free and no job waits for them, two minutes after its "
+                        "last start or loss at the earliest");
   }
   if (scaled > 0) {
     return absl::StrCat("has ", FormatAmount(had, "worker"),

@@ -413,6 +413,15 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
     absl::StrAppendFormat(&text, "%-9s %s\n", "scale", elastic);
   }
   absl::StrAppend(&text, WhoText("workers", job.workers()));
+  title = "lost";
+  for (const JobStatus::Lost& lost : job.lost_workers()) {
+    absl::StrAppendFormat(
+        &text, "%-9s %s  rank %d: %s\n", title,
+        absl::FormatTime("%Y-%m-%d %H:%M:%S", ToTime(lost.time()),
+                         absl::LocalTimeZone()),
+        lost.rank(), lost.reason());
+    title = "";
+  }
   if (const std::string groups = GroupsText(job); !groups.empty()) {
     absl::StrAppendFormat(&text, "%-9s %s\n", "groups", groups);
   }

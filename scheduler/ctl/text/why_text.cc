@@ -121,6 +121,15 @@ std::string RestartsText(const JobStatus& job, absl::Time now) {
   return text;
 }
 
+std::string LossesText(const JobStatus& job, absl::Time now) {
+  std::string text;
+  for (const JobStatus::Lost& lost : job.lost_workers()) {
+    absl::StrAppend(&text, FormatElapsed(now - ToTime(lost.time())),
+                    " ago: ", lost.reason(), "\n");
+  }
+  return text;
+}
+
 std::string CheckpointsText(const JobStatus& job, absl::Time now) {
   if (!job.spec().has_checkpoint()) {
     return HasEnded(job.state())
@@ -179,7 +188,8 @@ std::string WhyText(const JobStatus& job, absl::Time now,
   if (HasEnded(job.state()) && !job.transitions().empty()) {
     absl::StrAppend(&text, job.transitions().rbegin()->reason(), "\n");
   }
-  absl::StrAppend(&text, RestartsText(job, now), CheckpointsText(job, now));
+  absl::StrAppend(&text, RestartsText(job, now), LossesText(job, now),
+                  CheckpointsText(job, now));
   if (!HasEnded(job.state())) {
     for (const JobEvent& event : events) {
       absl::StrAppend(&text, FormatElapsed(now - ToTime(event.time())),

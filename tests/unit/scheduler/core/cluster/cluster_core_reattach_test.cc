@@ -419,5 +419,33 @@ TEST_F(ClusterCoreReattachTest, AnAttemptAfterARestoreIsALaterOneThanAnySeen) {
   EXPECT_EQ(Status().attempt(), 4u);
 }
 
+TEST_F(ClusterCoreReattachTest, AWorkerThatWasLostBeforeHasNoPartInTheJob) {
+  Run();
+  StoredJob record = Record();
+  AddWorker(&record);
+  record.status.add_done_ranks(1);
+  record.status.add_lost_workers()->set_rank(1);
+  Restart(record);
+  // Its process lives, free or as if nothing had been.
+  for (const uint32_t attempt : {0u, 1u}) {
+    Register request = Hello(WORKER, 14, attempt);
+    request.mutable_member()->mutable_task()->set_index(1);
+    Back(30 + attempt, request);
+    EXPECT_EQ((*next_->FindJob(job_))->status().state(), RUNNING);
+    if (attempt == 0) next_->OnStreamClosed(30, now_, &actions_);
+  }
+  Back(21, Hello(WORKER, 11));
+  Back(22, Hello(PS, 12));
+  DaemonMessage alive;
+  alive.mutable_heartbeat();
+  for (int seconds = 0; seconds < 40; ++seconds) {
+    Say(21, alive);
+    Say(22, alive);
+    Wait(absl::Seconds(1));
+  }
+  EXPECT_EQ((*next_->FindJob(job_))->status().state(), RUNNING);
+  EXPECT_THAT((*next_->FindJob(job_))->Participants(), ElementsAre(21, 22));
+}
+
 }  // namespace
 }  // namespace syncline::scheduler

@@ -54,6 +54,11 @@ class ClusterCoreScaleTest : public ClusterCoreTest {
     spec.mutable_restart()->set_backoff_seconds(0);
     return spec;
   }
+  // Such a job goes back to its checkpoint when it loses a worker.
+  static JobSpec InStep(JobSpec spec) {
+    spec.mutable_training()->set_sync_batch_statistics(true);
+    return spec;
+  }
   std::string Queue(const JobSpec& spec,
                     std::vector<ParameterInfo> parameters = {},
                     const std::string& tenant = "") {
@@ -349,9 +354,34 @@ TEST_F(ClusterCoreScaleTest, WhileItLeavesAMemberTheNextAttemptHasThem) {
   EXPECT_THAT(LastQueued(job), HasSubstr("worker 2 is drained"));
 }
 
-TEST_F(ClusterCoreScaleTest, ALostWorkerCostsAnElasticJobOnlyThatWorker) {
+TEST_F(ClusterCoreScaleTest, ALostWorkerIsTakenBackAfterAPause) {
   JoinWorkers(1, 4);
   const std::string job = SubmitAndRun(Spec(4, 2));
+  Report(job, 7);
+  Wait(absl::Seconds(600));
+  core_.OnStreamClosed(3, now_, &actions_);
+  all_.erase(all_.begin() + 2);
+  EXPECT_EQ(State(job), RUNNING);
+  EXPECT_EQ(Status(job).attempt(), 1u);
+  EXPECT_EQ(Status(job).lost_workers_size(), 1);
+  const auto events = core_.Events(job, 0);
+  ASSERT_TRUE(events.ok());
+  EXPECT_THAT(events->events.back().event.text(),
+              HasSubstr("the job goes on with 3 workers"));
+  JoinWorkers(3, 3);
+  Wait(absl::Seconds(110));
+  EXPECT_FALSE(IsAskedToSave());
+  EXPECT_TRUE(IsAskedWithin(15));
+  Save(job, 30);
+  EXPECT_THAT(LastQueued(job),
+              HasSubstr("goes on with 4 instead of 3 workers"));
+  EXPECT_EQ(Status(job).workers_size(), 4);
+  EXPECT_EQ(Status(job).lost_workers_size(), 0);
+}
+
+TEST_F(ClusterCoreScaleTest, ALostWorkerCostsAnElasticJobOnlyThatWorker) {
+  JoinWorkers(1, 4);
+  const std::string job = SubmitAndRun(InStep(Spec(4, 2)));
   Report(job, 7);  // the job's own: it goes on
   EXPECT_EQ(State(job), RUNNING);
   Wait(absl::Seconds(20));
@@ -376,7 +406,7 @@ TEST_F(ClusterCoreScaleTest, ALostWorkerCostsAnElasticJobOnlyThatWorker) {
 // The rest of the cluster may still register.
 TEST_F(ClusterCoreScaleTest, AJobThatWaitedForAnotherSchedulerWaitsForAll) {
   JoinWorkers(1, 3);
-  const std::string job = SubmitAndRun(Spec(3, 1));
+  const std::string job = SubmitAndRun(InStep(Spec(3, 1)));
   core_.OnStreamClosed(3, now_, &actions_);
   ASSERT_EQ(State(job), QUEUED);
   StoredJob stored;

@@ -60,8 +60,10 @@ class JobHealthTest : public ::testing::Test {
 };
 
 TEST_F(JobHealthTest, AnOutageWaitsForItsCause) {
-  EXPECT_TRUE(health_.OnFailure(kUnavailable, true, "worker 0: gone", now_));
-  EXPECT_TRUE(health_.OnFailure(kUnavailable, true, "worker 1: gone", now_));
+  EXPECT_TRUE(
+      health_.OnFailure(worker_, kUnavailable, true, "worker 0: gone", now_));
+  EXPECT_TRUE(
+      health_.OnFailure(worker_, kUnavailable, true, "worker 1: gone", now_));
   now_ += kGrace - absl::Milliseconds(1);
   EXPECT_EQ(Reason(), "");
   now_ += absl::Milliseconds(1);
@@ -70,11 +72,29 @@ TEST_F(JobHealthTest, AnOutageWaitsForItsCause) {
   EXPECT_EQ(Reason(), "");
 }
 
-TEST_F(JobHealthTest, AFailureThatIsNoConsequenceIsTheCause) {
-  EXPECT_FALSE(health_.OnFailure(kDeadline, true, "worker 0: late", now_));
+TEST_F(JobHealthTest, WhatALostMemberHasSaidCountsNoMore) {
+  health_.BeginRun(JobMembers(), 0, now_);
   ReportUnreachable();
-  EXPECT_FALSE(health_.OnFailure(3, false, "worker 0: bad data", now_));
-  EXPECT_TRUE(health_.OnFailure(kDeadline, true, "worker 0: late", now_));
+  EXPECT_TRUE(
+      health_.OnFailure(worker_, kUnavailable, true, "worker 1: gone", now_));
+  health_.OnLost(worker_);
+  now_ += kGrace;
+  EXPECT_EQ(Reason(), "");
+  // It was to be lost, and was not.
+  health_.Suspect(ps_, "it ends", now_);
+  health_.OnLost(worker_);
+  now_ += kGrace;
+  EXPECT_EQ(Reason(), "it ends");
+}
+
+TEST_F(JobHealthTest, AFailureThatIsNoConsequenceIsTheCause) {
+  EXPECT_FALSE(
+      health_.OnFailure(worker_, kDeadline, true, "worker 0: late", now_));
+  ReportUnreachable();
+  EXPECT_FALSE(
+      health_.OnFailure(worker_, 3, false, "worker 0: bad data", now_));
+  EXPECT_TRUE(
+      health_.OnFailure(worker_, kDeadline, true, "worker 0: late", now_));
   now_ += kGrace;
   EXPECT_THAT(Reason(), HasSubstr("cannot reach ps 0 at h:2"));
   EXPECT_THAT(Reason(), HasSubstr("; worker 0: late"));

@@ -1,0 +1,79 @@
+// A job that goes on in its attempt when it loses a worker: Job's part of it.
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/job/elastic_validator.h"
+#include "common/job/lost_workers.h"
+#include "common/job/step_shares.h"
+#include "scheduler/core/describe.h"
+#include "scheduler/core/job/job.h"
+#include "scheduler/core/job/job_commands.h"
+#include "scheduler/core/job/regime_history.h"
+
+namespace syncline::scheduler {
+
+bool Job::MayGoOnWithout(const JobMember& member) const {
+  if (status_.state() != RUNNING || stopping() || member.done ||
+      member.role != JobMember::Role::kWorker || member.IsChief()) {
+    return false;
+  }
+  const JobSpec& spec = status_.spec();
+  const auto workers = static_cast<uint32_t>(status_.workers_size());
+  if (!OutlivesWorkers(SpecForWorkers(spec, workers)) ||
+      WorkersLeft(status_) <= spec.resources().min_workers()) {
+    return false;
+  }
+  // The ps have the state, and keep it.
+  const auto by_ps = [](Strategy strategy) {
+    return strategy == PARAMETER_SERVER || strategy == STRATEGY_UNSPECIFIED;
+  };
+  if (!by_ps(RegimesInForce(status_).back().strategy())) return false;
+  return !attempt_->regime_wanted.has_value() ||
+         by_ps(attempt_->regime_wanted->change().strategy());
+}
+
+void Job::GoOnWithout(JobMember* member, absl::string_view loss, absl::Time now,
+                      ClusterActions* actions) {
+  member->done = true;
+  member->lost = true;
+  member->activity.clear();
+  attempt_->health.OnLost(member->member());
+  attempt_->progress->Lose(member->rank());
+  attempt_->lost_at = now;
+  AddDoneRank(member->rank());
+  JobStatus::Lost* const lost = status_.add_lost_workers();
+  lost->set_rank(member->rank());
+  *lost->mutable_time() = ToTimestamp(now);
+  lost->set_reason(absl::StrCat(
+      loss, "; the job goes on with ",
+      CountText(WorkersLeft(status_), "worker"),
+      ", and what this one had of the open clock counts if all ps have it"));
+  // A scheduler that starts anew must know of whom the ps refuse.
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id()});
+  for (const JobMember& other : attempt_->members.all()) {
+    if (other.role != JobMember::Role::kPs || other.rank() != 0) continue;
+    actions->push_back(SendCommand{other.session, RemovalCommand(*lost)});
+  }
+  if (attempt_->regime_policy.has_value()) {
+    attempt_->regime_policy->Lose(member->rank());
+  }
+  FinishIfDone(actions);
+  UpdateWaitingFor(actions);
+}
+
+SchedulerMessage Job::RemovalCommand(const JobStatus::Lost& lost) const {
+  SchedulerMessage message;
+  RemoveWorker* const remove = message.mutable_remove_worker();
+  remove->set_job_id(id());
+  remove->set_attempt(attempt_->pass.attempt);
+  remove->set_rank(lost.rank());
+  remove->set_reason(lost.reason());
+  return message;
+}
+
+}  // namespace syncline::scheduler

@@ -1,0 +1,216 @@
+// Goal: a job whose workers may be lost goes on in the same attempt without
+// one, says so, and fails where it cannot. Method: events one by one.
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job/lost_workers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/scheduler/core/job/job_fixture.h"
+
+namespace syncline::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr SessionId kSecond = 5;
+constexpr SessionId kThird = 6;
+constexpr SessionId kOtherPs = 7;
+
+class JobLossesTest : public JobTest {
+ protected:
+  void Run(uint32_t least = 1, Strategy strategy = PARAMETER_SERVER) {
+    StoredJob stored = Stored();
+    JobSpec* const spec = stored.status.mutable_spec();
+    spec->set_strategy(strategy);
+    spec->mutable_training()->set_batch_size(8);
+    spec->mutable_resources()->set_workers(4);
+    spec->mutable_resources()->set_min_workers(least);
+    spec->mutable_checkpoint()->set_every_clocks(10);
+    spec->mutable_checkpoint()->set_directory("/c");
+    open_.emplace(stored, Options());
+    open_->Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 0),
+                  At(kSecond, WORKER, 1), At(kThird, WORKER, 2)},
+                 {At(kPs, PS, 0), At(kOtherPs, PS, 1)}, std::nullopt, "secret",
+                 now_, &actions_);
+    JobPrepared prepared;
+    prepared.set_clocks_total(100);
+    for (const SessionId session :
+         {kChief, kWorker, kSecond, kThird, kPs, kOtherPs}) {
+      open_->OnPrepared(session, prepared, now_, &actions_);
+    }
+    ASSERT_EQ(open_->status().state(), RUNNING);
+    actions_.clear();
+  }
+  void Lost(SessionId session) {
+    open_->OnGone(session, "stream closed", now_, &actions_);
+  }
+  void AtClock(SessionId session, int64_t clock) {
+    WorkerReport report;
+    report.mutable_progress()->set_clock(clock);
+    report.mutable_progress()->set_samples_per_second(10);
+    open_->OnReport(session, report, now_, &actions_);
+  }
+  JobState State() const { return open_->status().state(); }
+
+  std::optional<Job> open_;
+};
+
+TEST_F(JobLossesTest, TheOthersGoOnAndThePsOfShard0IsTold) {
+  Run();
+  for (const SessionId session : {kChief, kWorker, kThird}) {
+    AtClock(session, 7);
+  }
+  AtClock(kSecond, 5);
+  EXPECT_EQ(open_->min_clock(), 5);
+  Lost(kSecond);
+  EXPECT_EQ(State(), RUNNING);
+  EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(kPs));
+  EXPECT_EQ(open_->min_clock(), 7) << "of those that are left";
+  const JobStatus status = open_->Status(now_);
+  EXPECT_EQ(WorkersLeft(status), 3u);
+  EXPECT_TRUE(IsLost(status, 2));
+  EXPECT_THAT(status.lost_workers(0).reason(),
+              HasSubstr("was lost: stream closed; last clock 5; the job goes "
+                        "on with 3 workers"));
+  EXPECT_EQ(status.progress().samples_per_second(), 30);
+  EXPECT_THAT(status.transitions(status.transitions_size() - 1).reason(),
+              HasSubstr("all participants are prepared"));
+  // A ps that comes back may not have heard of it.
+  actions_.clear();
+  open_->OnResumed(kPs, 30, /*has_job=*/true, 0, &actions_);
+  EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(30));
+  for (const SessionId session : {kChief, kWorker, kThird}) {
+    open_->OnDone(session, JobDone(), now_, &actions_);
+  }
+  EXPECT_TRUE(open_->stopping()) << "all that are left are done";
+}
+
+TEST_F(JobLossesTest, AnotherOneTooUntilTooFewAreLeft) {
+  Run(/*least=*/2);
+  Lost(kSecond);
+  Lost(kWorker);
+  EXPECT_EQ(State(), RUNNING);
+  EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(kPs, kPs));
+  Lost(kThird);
+  EXPECT_EQ(State(), FAILED);
+}
+
+TEST_F(JobLossesTest, WhoseLossEndsTheAttempt) {
+  for (const SessionId session : {kChief, kPs, kOtherPs}) {
+    Run();
+    Lost(session);
+    EXPECT_EQ(State(), FAILED) << session;
+  }
+  Run(/*least=*/0);
+  Lost(kSecond);
+  EXPECT_EQ(State(), FAILED);
+  Run(/*least=*/1, ALL_REDUCE);
+  Lost(kSecond);
+  EXPECT_EQ(State(), FAILED);
+}
+
+TEST_F(JobLossesTest, AWorkerThatEndsByItselfIsLostInAMoment) {
+  Run();
+  JobDone done;
+  done.set_code(static_cast<int>(absl::StatusCode::kAborted));
+  done.set_message("stopped: its process ends");
+  open_->OnDone(kSecond, done, now_, &actions_);
+  EXPECT_EQ(State(), RUNNING);
+  Lost(kSecond);
+  EXPECT_EQ(State(), RUNNING);
+  EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(kPs));
+  // One that has failed would fail again.
+  done.set_code(static_cast<int>(absl::StatusCode::kInternal));
+  open_->OnDone(kThird, done, now_, &actions_);
+  EXPECT_EQ(State(), FAILED);
+}
+
+TEST_F(JobLossesTest, OneThatWasToEndAndDoesNotFailsTheAttempt) {
+  Run();
+  JobDone done;
+  done.set_code(static_cast<int>(absl::StatusCode::kAborted));
+  done.set_message("stopped: its process ends");
+  open_->OnDone(kSecond, done, now_, &actions_);
+  now_ += absl::Seconds(3);
+  open_->OnTick(now_, &actions_);
+  EXPECT_EQ(State(), FAILED);
+}
+
+TEST_F(JobLossesTest, TheLastOneThatIsNotDoneMayBeLost) {
+  Run();
+  for (const SessionId session : {kChief, kWorker, kThird}) {
+    open_->OnDone(session, JobDone(), now_, &actions_);
+  }
+  EXPECT_FALSE(open_->stopping());
+  Lost(kSecond);
+  EXPECT_TRUE(open_->stopping());
+  EXPECT_EQ(State(), RUNNING);
+}
+
+TEST_F(JobLossesTest, TheRecordHasItBeforeThePsIsTold) {
+  Run();
+  Lost(kSecond);
+  size_t persisted = 0;
+  size_t sent = 0;
+  for (size_t i = 0; i < actions_.size(); ++i) {
+    if (std::holds_alternative<PersistJob>(actions_[i])) persisted = i + 1;
+    if (std::holds_alternative<SendCommand>(actions_[i])) sent = i + 1;
+  }
+  EXPECT_GT(persisted, 0u);
+  EXPECT_LT(persisted, sent);
+}
+
+TEST_F(JobLossesTest, WhatALostWorkerSaysLaterChangesNothing) {
+  Run();
+  Lost(kSecond);
+  actions_.clear();
+  AtClock(kSecond, 50);
+  Lost(kSecond);
+  open_->OnDone(kSecond, JobDone(), now_, &actions_);
+  EXPECT_THAT(actions_, IsEmpty());
+  EXPECT_EQ(open_->status().lost_workers_size(), 1);
+}
+
+TEST_F(JobLossesTest, TheStrategyDoesNotChangeWithoutIt) {
+  Run();
+  Lost(kSecond);
+  ChangeRegimeRequest request;
+  request.mutable_change()->set_strategy(ALL_REDUCE);
+  const auto refused = open_->RequestRegime(request);
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("cannot change while job j-0001 goes on without a "
+                        "worker that it has lost"));
+  Run();
+  ASSERT_TRUE(open_->RequestRegime(request).ok());
+  Lost(kSecond);
+  EXPECT_EQ(State(), FAILED) << "the state may be on its way to the workers";
+}
+
+TEST_F(JobLossesTest, ASchedulerThatStartsAnewKnowsOfIt) {
+  Run();
+  AtClock(kChief, 9);
+  Lost(kSecond);
+  const JobRecord record = open_->Record(now_);
+  StoredJob stored = Stored();
+  stored.status = record.status;
+  stored.attempt = record.attempt;
+  open_.emplace(stored, Options());
+  ASSERT_TRUE(open_->CanBeTakenUp());
+  SessionId next = 40;
+  open_->TakeUp([&next] { return next++; }, now_, &actions_);
+  EXPECT_THAT(open_->Participants(), ElementsAre(40, 41, 43, 44, 45));
+  EXPECT_EQ(State(), RUNNING);
+  actions_.clear();
+  open_->OnResumed(44, 50, /*has_job=*/true, 0, &actions_);
+  EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(50));
+}
+
+}  // namespace
+}  // namespace syncline::scheduler
