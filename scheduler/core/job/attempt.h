@@ -40,6 +40,7 @@ struct Attempt {
   int64_t clocks_per_epoch = 0;
   int64_t clocks_total = 0;
   uint64_t train_samples = 0;
+  std::vector<DataFingerprint::Source> sources;  // without their files
   DataComparison data;                           // while it is prepared
   std::optional<JobProgressTracker> progress;
   // The job had come to this clock, as the chief has said of a checkpoint or a

@@ -237,6 +237,8 @@ void Job::OnPrepared(SessionId session, const JobPrepared& prepared,
     for (const DataFingerprint::Source& source : prepared.data().sources()) {
       if (source.field() == "data.train")
         attempt_->train_samples = source.samples();
+      attempt_->sources.push_back(source);
+      attempt_->sources.back().clear_files();
     }
   }
   member->problems.assign(prepared.problems().begin(),
@@ -305,6 +307,30 @@ bool Job::TakeFoundCheckpoints(absl::Time now, ClusterActions* actions) {
   return true;
 }
 
+std::string Job::OtherDataWarning() const {
+  std::string text;
+  for (const DataFingerprint::Source& now : attempt_->sources) {
+    for (const DataFingerprint::Source& before : ran_on_) {
+      if (before.field() != now.field() ||
+          (before.crc32c() == now.crc32c() &&
+           before.samples() == now.samples())) {
+        continue;
+      }
+      absl::StrAppend(
+          &text, "\nwarning: ", now.field(),
+          " has changed: ", CountText(now.samples(), "sample"), " in ",
+          CountText(now.file_count(), "file"), ", and the attempt before had ",
+          CountText(before.samples(), "sample"), " in ",
+          CountText(before.file_count(), "file"),
+          now.field() == "data.train"
+              ? ": the job goes on at its clock, and clocks stand for other "
+                "samples"
+              : ": evaluations do not compare with those before");
+    }
+  }
+  return text;
+}
+
 void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   attempt_->running_since = now;
   ran_with_ = static_cast<uint32_t>(status_.workers_size());
@@ -313,8 +339,9 @@ void Job::BeginRun(absl::Time now, ClusterActions* actions) {
   Transition(RUNNING,
              absl::StrCat("all participants are prepared",
                           StepWarning(status_, attempt_->train_samples),
-                          DeviceWarning(status_)),
+                          DeviceWarning(status_), OtherDataWarning()),
              now, actions);
+  ran_on_ = attempt_->sources;
   const SchedulerMessage run =
       RunCommand(id(), attempt_->pass.attempt, attempt_->clocks_per_epoch,
                  attempt_->clocks_total);

@@ -384,6 +384,8 @@ class Job {
   bool GoBackToWorkersThatRan(absl::string_view problems, absl::Time now,
                               ClusterActions* actions);
   void BeginRun(absl::Time now, ClusterActions* actions);
+  // "\nwarning: ..." for each source that is not what the attempt before had.
+  std::string OtherDataWarning() const;
   void Succeed(absl::string_view how, absl::Time now, ClusterActions* actions);
   std::string LossText(const JobMember& member, absl::string_view lost) const;
   // job_losses.cc: the attempt can go on if it loses this member; it goes on
@@ -416,6 +418,8 @@ class Job {
   // Workers of the last attempt that was RUNNING, of this scheduler's time; 0:
   // none.
   uint32_t ran_with_ = 0;
+  // The data of that attempt, as its chief saw them.
+  std::vector<DataFingerprint::Source> ran_on_;
   bool has_just_failed_ = false;                 // TakeFailure
   absl::Time started_ = absl::InfiniteFuture();  // its first attempt
   std::optional<RegimeTransition> regime_outcome_;

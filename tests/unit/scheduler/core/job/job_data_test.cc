@@ -15,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 void AddSource(JobPrepared* prepared, const std::string& field,
                const std::string& file) {
@@ -76,6 +77,48 @@ TEST_F(JobTest, MembersWithTheSameDataRun) {
   job_.OnPrepared(kChief, prepared, now_, &actions_);
   Prepare(kPs);
   EXPECT_EQ(state(), RUNNING);
+}
+
+TEST_F(JobTest, DataThatChangeBetweenAttemptsAreAWarning) {
+  RestartSpec restart;
+  restart.set_max(5);
+  StoredJob stored = Stored(restart);
+  stored.status.mutable_spec()->mutable_checkpoint()->set_every_clocks(10);
+  Job job(stored, Options());
+  const auto run = [&](uint32_t crc, uint64_t samples) {
+    job.Start({At(kChief, CHIEF, 0), At(kWorker, WORKER, 4)}, {At(kPs, PS, 7)},
+              std::nullopt, "secret", now_, &actions_);
+    JobPrepared prepared;
+    for (const char* field : {"data.train", "data.test"}) {
+      AddSource(&prepared, field, "a.csv");
+      DataFingerprint::Source& source =
+          *prepared.mutable_data()->mutable_sources()->rbegin();
+      source.set_samples(samples);
+      source.set_crc32c(source.field() == "data.train" ? crc : 1);
+    }
+    for (const SessionId session : {kChief, kWorker, kPs}) {
+      job.OnPrepared(session, prepared, now_, &actions_);
+    }
+    EXPECT_EQ(job.status().state(), RUNNING);
+    const std::string reason = job.status().transitions().rbegin()->reason();
+    WorkerReport report;  // no two attempts fail at the same clock
+    report.mutable_progress()->set_clock(10 * job.status().attempt());
+    job.OnReport(kChief, report, now_, &actions_);
+    job.OnReport(kWorker, report, now_, &actions_);
+    for (const SessionId session : {kPs, kChief, kWorker}) {
+      job.OnGone(session, "stream closed", now_, &actions_);
+    }
+    return reason;
+  };
+  EXPECT_THAT(run(7, 100), Not(HasSubstr("changed")));
+  EXPECT_THAT(run(7, 100), Not(HasSubstr("changed")));
+  EXPECT_THAT(run(8, 100),
+              AllOf(HasSubstr("warning: data.train has changed: 100 samples in "
+                              "1 file, and the attempt before had 100 samples"),
+                    HasSubstr("clocks stand for other samples"),
+                    Not(HasSubstr("data.test"))));
+  EXPECT_THAT(run(8, 120),
+              HasSubstr("data.test has changed: 120 samples in 1 file"));
 }
 
 }  // namespace
