@@ -383,6 +383,11 @@ void SessionCore::OnOrphanTimeout(SessionActions* actions) {
 
 void SessionCore::Send(DaemonMessage event, SessionActions* actions) {
   if (state_ == State::kClosed) return;
+  // A process that is told to end knows its job, and not the attempt.
+  if (event.has_done() && event.done().attempt() == 0 &&
+      event.done().job_id() == running_job_) {
+    event.mutable_done()->set_attempt(held_.attempt());
+  }
   NoteEvent(event);
   if (IsKept(event)) Remember(event);
   if (state_ == State::kRegistered) {

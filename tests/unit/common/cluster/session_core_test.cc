@@ -675,5 +675,25 @@ TEST_F(SessionCoreTest, ASchedulerThatEndsTheClusterIsNotLost) {
   }
 }
 
+TEST_F(SessionCoreTest, AnEndOfTheRunningJobIsOfItsAttempt) {
+  Start();
+  Accept();
+  SchedulerMessage prepare;
+  JobAssignment* const assignment =
+      prepare.mutable_prepare()->mutable_assignment();
+  assignment->set_job_id("j-0001");
+  assignment->set_attempt(3);
+  Run([&](SessionActions* a) { core_.OnMessage(prepare, now_, a); });
+  const auto attempt_of = [&](const std::string& job_id) {
+    DaemonMessage message;
+    message.mutable_done()->set_job_id(job_id);
+    message.mutable_done()->set_message("it was told to stop (SIGTERM)");
+    EXPECT_THAT(Send(message), ElementsAre("done"));
+    return std::get<WriteEvent>(actions_[0]).event.done().attempt();
+  };
+  EXPECT_EQ(attempt_of("j-0001"), 3u);
+  EXPECT_EQ(attempt_of("j-0000"), 0u);
+}
+
 }  // namespace
 }  // namespace syncline
