@@ -342,6 +342,13 @@ async function lookAtJob() {
   scrollsToJob = false;
 }
 
+// "3 workers, 1 lost, 2 ps".
+function membersText(job) {
+  const lost = job.workers.filter((worker) => worker.lost).length;
+  return job.workers.length - lost + " workers, " +
+    (lost > 0 ? lost + " lost, " : "") + job.ps.length + " ps";
+}
+
 function showNumbers(job) {
   const numbers = [];
   if (job.clocks_total !== undefined) {
@@ -356,7 +363,7 @@ function showNumbers(job) {
   }
   if (job.regime) numbers.push(["Mode", job.regime]);
   numbers.push(["Attempt", String(job.attempt)],
-    ["Members", job.workers.length + " workers, " + job.ps.length + " ps" +
+    ["Members", membersText(job) +
       (job.evaluator ? ", " + job.evaluator : "")],
     ["Files", String(job.artifacts.length)]);
   if (job.trace) numbers.push(["Trace", job.trace]);

@@ -279,7 +279,7 @@ TEST_F(ElasticTest, AJobInSyncGoesOnWithoutTheWorkersThatItLoses) {
     });
   };
   ASSERT_OK(cluster_.WaitForClock(*id, 700, kPatience));
-  cluster_.daemon("worker-1").Signal(SIGKILL);
+  cluster_.daemon("worker-1").Signal(SIGTERM);
   ASSERT_TRUE(await_losses(1));
   ASSERT_OK_AND_ASSIGN(const JobStatus after, cluster_.Get(*id));
   ASSERT_OK(

@@ -408,13 +408,11 @@ void ClusterCore::OnMemberLost(SessionId session, LossCause cause,
     Job* job = jobs_.Find(engagement->second.job_id);
     engaged_.erase(engagement);
     if (job != nullptr) {
-      NoteEvent(*job, "member", absl::StrCat(who, " was lost: ", why), now);
-      const int lost = job->status().lost_workers_size();
-      job->OnGone(session, why, now, actions);
-      if (job->status().lost_workers_size() > lost) {
-        NoteEvent(*job, "member",
-                  job->status().lost_workers().rbegin()->reason(), now);
+      // Else the job's record says it.
+      if (!job->GoesOnWithout(session)) {
+        NoteEvent(*job, "member", absl::StrCat(who, " was lost: ", why), now);
       }
+      job->OnGone(session, why, now, actions);
       Settle(job, now, actions);
       WaitAgain(job);
     }

@@ -15,6 +15,7 @@
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluate_validator.h"
 #include "common/job/evaluation_values.h"
+#include "common/job/lost_workers.h"
 #include "common/job/regime_rules.h"
 #include "common/job/skipped_text.h"
 #include "scheduler/core/cluster/log_sources.h"
@@ -101,13 +102,15 @@ std::string MemberJson(const ClusterStatus::Entry& entry) {
   return object.ToString();
 }
 
-// A worker with what it has reported; null: it has not.
+// A worker with what it has reported; null: it has not. `is_lost`: the job goes
+// on without it.
 std::string WorkerJson(const Participant& participant,
-                       const WorkerProgress* progress) {
+                       const WorkerProgress* progress, bool is_lost) {
   JsonObject object;
   object.Count("rank", participant.rank())
       .Text("task", LogTaskName(participant.member().task()))
       .Text("address", participant.member().address());
+  if (is_lost) object.Flag("lost", true);
   if (progress == nullptr) return object.ToString();
   object.Count("clock", progress->clock())
       .Number("samples_per_second", progress->samples_per_second())
@@ -127,7 +130,8 @@ std::string WorkersJson(const JobStatus& job) {
     for (const WorkerProgress& worker : job.progress().workers()) {
       if (worker.rank() == participant.rank()) progress = &worker;
     }
-    workers.push_back(WorkerJson(participant, progress));
+    workers.push_back(
+        WorkerJson(participant, progress, IsLost(job, participant.rank())));
   }
   return JsonArray(workers);
 }
@@ -262,7 +266,7 @@ std::string JobJson(const JobData& data) {
   }
   std::vector<std::string> ps;
   for (const Participant& participant : job.ps()) {
-    ps.push_back(WorkerJson(participant, nullptr));
+    ps.push_back(WorkerJson(participant, nullptr, false));
   }
   std::vector<std::string> artifacts;
   for (const Artifact& artifact : job.artifacts()) {

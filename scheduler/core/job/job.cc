@@ -318,8 +318,9 @@ std::string Job::OtherDataWarning() const {
       }
       absl::StrAppend(
           &text, "\nwarning: ", now.field(),
-          " has changed: ", CountText(now.samples(), "sample"), " in ",
-          CountText(now.file_count(), "file"), ", and the attempt before had ",
+          " has other contents than in the attempt before: ",
+          CountText(now.samples(), "sample"), " in ",
+          CountText(now.file_count(), "file"), " in place of ",
           CountText(before.samples(), "sample"), " in ",
           CountText(before.file_count(), "file"),
           now.field() == "data.train"
@@ -481,10 +482,12 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   if (IsOfOrphanedJob(done.message())) {
     return Fail(reason, kExitRetryable, now, actions);
   }
-  // Its process ends, and is lost in a moment.
+  // Its process was told to end, and takes its time for that.
   if (done.code() == static_cast<int>(absl::StatusCode::kAborted) &&
       MayGoOnWithout(*member)) {
-    return attempt_->health.Suspect(member->member(), reason, now);
+    GoOnWithout(member, LossText(*member, done.message()), now, actions);
+    if (!done.released()) attempt_->leavers.push_back(session);
+    return;
   }
   // The cause may be the network between two others, or a loss that is about to
   // be noticed.
@@ -729,13 +732,14 @@ void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
 void Job::Abandon(absl::string_view reason, absl::string_view which,
                   absl::Time now, ClusterActions* actions) {
   attempt_->abandoned = true;
+  const std::string losses = LossesText();
   const int64_t start_clock = NextStart(status_).clock;
   ForgetEvaluations(start_clock, &status_);
   Transition(QUEUED,
              absl::StrCat(
                  Utf8Shortened(reason, kRestartBytesMax), kNextAttempt,
                  std::max(status_.attempt(), attempt_floor_) + 1, " goes on ",
-                 StartText(status_), " (", which, ")",
+                 StartText(status_), " (", which, ")", losses,
                  ForgetBest(&status_)
                      ? "\nwarning: best.onnx will be the best from there on: "
                        "the parameters of evaluations before it were with the "

@@ -255,9 +255,12 @@ class Job {
   // Sentences for people about checkpoints that were skipped, or could not be
   // evaluated, since the last call.
   std::vector<std::string> TakeEvaluationNotes();
+  // The attempt would go on if it lost this member now.
+  bool GoesOnWithout(SessionId session) const;
   // Workers that have nothing more to do, since the job ends early, or since
   // the chief has made the last step of a job whose clocks end without some
-  // workers: they are to be stopped. Each once.
+  // workers, or since they are about to end and the others go on: they are to
+  // be stopped. Each once.
   std::vector<SessionId> TakeLeavers();
   // Why they are stopped (StopJob.reason).
   absl::string_view LeaveReason() const;
@@ -393,6 +396,9 @@ class Job {
   bool MayGoOnWithout(const JobMember& member) const;
   void GoOnWithout(JobMember* member, absl::string_view loss, absl::Time now,
                    ClusterActions* actions);
+  // "; before that worker 1 at ... was lost: ..." where it has gone on without
+  // some.
+  std::string LossesText() const;
   SchedulerMessage RemovalCommand(const JobStatus::Lost& lost) const;
   void Transition(JobState state, absl::string_view reason, absl::Time now,
                   ClusterActions* actions);

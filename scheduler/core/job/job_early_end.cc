@@ -68,9 +68,10 @@ absl::string_view Job::LeaveReason() const {
       status_.evaluations().rbegin()->final() &&
       status_.evaluations().rbegin()->clock() < attempt_->clocks_total;
   const bool ends_early = evaluated_early || !attempt_->early_end.empty();
-  return EndsWithTheChief() && !ends_early
-             ? "the chief has made the job's last step"
-             : kJobEndsEarly;
+  if (ends_early) return kJobEndsEarly;
+  if (EndsWithTheChief()) return "the chief has made the job's last step";
+  return status_.lost_workers().empty() ? kJobEndsEarly
+                                        : "the others go on without it";
 }
 
 std::vector<SessionId> Job::TakeLeavers() {

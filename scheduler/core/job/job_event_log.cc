@@ -105,6 +105,7 @@ JobEventLog::JobEventLog(std::vector<StoredEvent> stored,
     checkpoint_clock_ = job.checkpoints().rbegin()->clock();
     checkpoint_attempt_ = job.checkpoints().rbegin()->attempt();
   }
+  lost_workers_ = job.lost_workers_size();
   regimes_ = RegimeKeys(job);
 }
 
@@ -182,6 +183,16 @@ void JobEventLog::ObserveCheckpoints(const JobStatus& job, int64_t clock,
   }
 }
 
+void JobEventLog::ObserveLosses(const JobStatus& job, int64_t clock,
+                                absl::Time now) {
+  // A later attempt has none at first.
+  lost_workers_ = std::min(lost_workers_, job.lost_workers_size());
+  for (; lost_workers_ < job.lost_workers_size(); ++lost_workers_) {
+    Push("member", job.lost_workers(lost_workers_).reason(), job.attempt(),
+         clock, now);
+  }
+}
+
 void JobEventLog::ObserveRegimes(const JobStatus& job, int64_t clock,
                                  absl::Time now) {
   if (job.regimes().empty()) return regimes_.clear();
@@ -211,6 +222,7 @@ void JobEventLog::Observe(const JobStatus& job, int64_t clock, absl::Time now) {
   evaluation_clock_ =
       job.evaluations().empty() ? -1 : job.evaluations().rbegin()->clock();
   ObserveRegimes(job, clock, now);
+  ObserveLosses(job, clock, now);
   ObserveTransitions(job, clock);
 }
 

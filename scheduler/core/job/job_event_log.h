@@ -47,6 +47,7 @@ class JobEventLog {
  private:
   void ObserveTransitions(const JobStatus& job, int64_t clock);
   void ObserveCheckpoints(const JobStatus& job, int64_t clock, absl::Time now);
+  void ObserveLosses(const JobStatus& job, int64_t clock, absl::Time now);
   void ObserveRegimes(const JobStatus& job, int64_t clock, absl::Time now);
   void Push(absl::string_view kind, std::string text, uint32_t attempt,
             int64_t clock, absl::Time time);
@@ -61,6 +62,7 @@ class JobEventLog {
   int64_t evaluation_clock_ = -1;
   int64_t checkpoint_clock_ = -1;
   uint32_t checkpoint_attempt_ = 0;
+  int lost_workers_ = 0;
   // Keys of JobStatus.regimes: a full history loses an entry for each new one.
   std::vector<std::string> regimes_;
   std::string trouble_;

@@ -75,13 +75,6 @@ void JobHealth::OnLost(const Member& member) {
   }
 }
 
-void JobHealth::Suspect(const Member& member, absl::string_view reason,
-                        absl::Time now) {
-  if (suspicion_.has_value()) return;
-  suspicion_ = Suspicion{std::string(reason), now + root_cause_grace_,
-                         member.incarnation()};
-}
-
 bool JobHealth::OnFailure(const Member& member, int code, bool retryable,
                           absl::string_view reason, absl::Time now) {
   const std::optional<std::string> apart =
@@ -93,10 +86,12 @@ bool JobHealth::OnFailure(const Member& member, int code, bool retryable,
       code == static_cast<int>(absl::StatusCode::kCancelled) ||
       code == static_cast<int>(absl::StatusCode::kUnauthenticated);
   if (!is_outage && !(apart.has_value() && retryable)) return false;
-  Suspect(member,
-          apart.has_value() ? absl::StrCat(*apart, "; ", reason)
-                            : std::string(reason),
-          now);
+  if (!suspicion_.has_value()) {
+    suspicion_ =
+        Suspicion{apart.has_value() ? absl::StrCat(*apart, "; ", reason)
+                                    : std::string(reason),
+                  now + root_cause_grace_, member.incarnation()};
+  }
   return true;
 }
 

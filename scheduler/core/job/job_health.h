@@ -41,9 +41,6 @@ class JobHealth {
   void OnLost(const Member& member);
   // All members are done: a suspicion is void.
   void OnAllDone() { suspicion_.reset(); }
-  // The member has failed, and is about to be lost: Check returns `reason` once
-  // the grace is over, unless that happens before.
-  void Suspect(const Member& member, absl::string_view reason, absl::Time now);
   // The member has failed with `code`. True if that may be a consequence: of an
   // outage, or, where the failure is `retryable`, of members that do not reach
   // each other. Check then returns the first such reason once the grace is

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -15,6 +16,11 @@
 #include "scheduler/core/job/regime_history.h"
 
 namespace syncline::scheduler {
+namespace {
+
+constexpr absl::string_view kGoesOn = "; the job goes on with ";
+
+}  // namespace
 
 bool Job::MayGoOnWithout(const JobMember& member) const {
   if (status_.state() != RUNNING || stopping() || member.done ||
@@ -36,6 +42,13 @@ bool Job::MayGoOnWithout(const JobMember& member) const {
          by_ps(attempt_->regime_wanted->change().strategy());
 }
 
+bool Job::GoesOnWithout(SessionId session) const {
+  return absl::c_any_of(attempt_->members.all(), [&](const JobMember& member) {
+    return member.session == session &&
+           member.stage != JobMember::Stage::kGone && MayGoOnWithout(member);
+  });
+}
+
 void Job::GoOnWithout(JobMember* member, absl::string_view loss, absl::Time now,
                       ClusterActions* actions) {
   member->done = true;
@@ -49,8 +62,7 @@ void Job::GoOnWithout(JobMember* member, absl::string_view loss, absl::Time now,
   lost->set_rank(member->rank());
   *lost->mutable_time() = ToTimestamp(now);
   lost->set_reason(absl::StrCat(
-      loss, "; the job goes on with ",
-      CountText(WorkersLeft(status_), "worker"),
+      loss, kGoesOn, CountText(WorkersLeft(status_), "worker"),
       ", and what this one had of the open clock counts if all ps have it"));
   // A scheduler that starts anew must know of whom the ps refuse.
   actions->push_back(PersistJob{id()});
@@ -64,6 +76,16 @@ void Job::GoOnWithout(JobMember* member, absl::string_view loss, absl::Time now,
   }
   FinishIfDone(actions);
   UpdateWaitingFor(actions);
+}
+
+std::string Job::LossesText() const {
+  std::string text;
+  for (const JobStatus::Lost& lost : status_.lost_workers()) {
+    const absl::string_view reason = lost.reason();
+    absl::StrAppend(&text, text.empty() ? "; before that " : ", ",
+                    reason.substr(0, reason.find(kGoesOn)));
+  }
+  return text;
 }
 
 SchedulerMessage Job::RemovalCommand(const JobStatus::Lost& lost) const {

@@ -133,6 +133,11 @@ std::string ProgressView::NewFacts(const JobStatus& job) {
       absl::StrAppend(&text, "back to the queue: ", Printable(why), "\n");
     }
   }
+  lost_shown_ = std::min(lost_shown_, job.lost_workers_size());
+  for (; lost_shown_ < job.lost_workers_size(); ++lost_shown_) {
+    absl::StrAppend(&text, Printable(job.lost_workers(lost_shown_).reason()),
+                    "\n");
+  }
   // A job that has gone back may have forgotten some.
   regimes_shown_ =
       std::clamp(regimes_shown_, 1, std::max(1, job.regimes_size()));

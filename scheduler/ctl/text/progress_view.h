@@ -36,6 +36,7 @@ class ProgressView {
   const int width_;
   bool live_line_shown_ = false;
   std::string state_line_;
+  int lost_shown_ = 0;
   int transitions_shown_ = 0;  // as far as they warn
   int evaluations_shown_ = 0;
   int regimes_shown_ = 1;         // the first is that of the job file

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/job/evaluate_validator.h"
+#include "common/job/lost_workers.h"
 #include "common/job/quorum_validator.h"
 #include "scheduler/ctl/text/job_text.h"
 
@@ -60,6 +61,10 @@ std::string JobLine(const JobStatus& job) {
         absl::StrCat(progress.clock(), "/", progress.clocks_total()),
         LossText(progress.has_loss(), progress.loss()),
         progress.samples_per_second());
+    if (job.lost_workers_size() > 0) {
+      absl::StrAppendFormat(&line, "  %d of %d workers", WorkersLeft(job),
+                            job.workers_size());
+    }
   }
   const std::string waits = job.waiting_for().substr(
       0, std::min(job.waiting_for().find('\n'), size_t{60}));

@@ -93,6 +93,15 @@ TEST(StatusJsonTest, ARunningJobHasItsProgress) {
             HasSubstr("\"wait\":1.5")));
 }
 
+TEST(StatusJsonTest, AWorkerThatTheJobGoesOnWithoutIsMarked) {
+  JobStatus job = Running();
+  EXPECT_THAT(JobJson(DataOf(job)), Not(HasSubstr("\"lost\"")));
+  job.add_lost_workers()->set_rank(0);
+  EXPECT_THAT(JobJson(DataOf(job)),
+              HasSubstr("{\"rank\":0,\"task\":\"worker:0\",\"address\":"
+                        "\"\",\"lost\":true}"));
+}
+
 TEST(StatusJsonTest, NumbersThatAreNoneAreNone) {
   JobStatus job = Running();
   job.mutable_progress()->set_loss(std::numeric_limits<double>::quiet_NaN());

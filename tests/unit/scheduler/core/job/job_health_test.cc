@@ -80,11 +80,11 @@ TEST_F(JobHealthTest, WhatALostMemberHasSaidCountsNoMore) {
   health_.OnLost(worker_);
   now_ += kGrace;
   EXPECT_EQ(Reason(), "");
-  // It was to be lost, and was not.
-  health_.Suspect(ps_, "it ends", now_);
+  // What another one has said does.
+  EXPECT_TRUE(health_.OnFailure(ps_, kUnavailable, true, "ps 2: gone", now_));
   health_.OnLost(worker_);
   now_ += kGrace;
-  EXPECT_EQ(Reason(), "it ends");
+  EXPECT_EQ(Reason(), "ps 2: gone");
 }
 
 TEST_F(JobHealthTest, AFailureThatIsNoConsequenceIsTheCause) {

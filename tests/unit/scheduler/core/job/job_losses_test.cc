@@ -26,7 +26,10 @@ constexpr SessionId kOtherPs = 7;
 class JobLossesTest : public JobTest {
  protected:
   void Run(uint32_t least = 1, Strategy strategy = PARAMETER_SERVER) {
-    StoredJob stored = Stored();
+    RestartSpec restart;
+    restart.set_max(least == 3 ? 1 : 0);
+    StoredJob stored =
+        Stored(least == 3 ? std::optional(restart) : std::nullopt);
     JobSpec* const spec = stored.status.mutable_spec();
     spec->set_strategy(strategy);
     spec->mutable_training()->set_batch_size(8);
@@ -116,31 +119,35 @@ TEST_F(JobLossesTest, WhoseLossEndsTheAttempt) {
   EXPECT_EQ(State(), FAILED);
 }
 
-TEST_F(JobLossesTest, AWorkerThatEndsByItselfIsLostInAMoment) {
+TEST_F(JobLossesTest, AWorkerThatIsToldToEndIsLost) {
   Run();
   JobDone done;
   done.set_code(static_cast<int>(absl::StatusCode::kAborted));
-  done.set_message("stopped: its process ends");
+  done.set_message("it was told to stop (SIGTERM)");
   open_->OnDone(kSecond, done, now_, &actions_);
   EXPECT_EQ(State(), RUNNING);
-  Lost(kSecond);
-  EXPECT_EQ(State(), RUNNING);
   EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(kPs));
+  EXPECT_THAT(open_->status().lost_workers(0).reason(),
+              HasSubstr("was lost: it was told to stop (SIGTERM); last clock"));
+  EXPECT_FALSE(open_->GoesOnWithout(kSecond)) << "it does already";
+  EXPECT_THAT(open_->TakeLeavers(), ElementsAre(kSecond));
+  EXPECT_EQ(open_->LeaveReason(), "the others go on without it");
+  Lost(kSecond);
+  EXPECT_EQ(open_->status().lost_workers_size(), 1);
   // One that has failed would fail again.
   done.set_code(static_cast<int>(absl::StatusCode::kInternal));
   open_->OnDone(kThird, done, now_, &actions_);
   EXPECT_EQ(State(), FAILED);
 }
 
-TEST_F(JobLossesTest, OneThatWasToEndAndDoesNotFailsTheAttempt) {
-  Run();
-  JobDone done;
-  done.set_code(static_cast<int>(absl::StatusCode::kAborted));
-  done.set_message("stopped: its process ends");
-  open_->OnDone(kSecond, done, now_, &actions_);
-  now_ += absl::Seconds(3);
-  open_->OnTick(now_, &actions_);
-  EXPECT_EQ(State(), FAILED);
+TEST_F(JobLossesTest, WhatItHasLostIsInTheHistoryOfALaterAttempt) {
+  Run(/*least=*/3);
+  Lost(kSecond);
+  const JobStatus& status = open_->status();
+  Lost(kThird);
+  EXPECT_EQ(State(), QUEUED);
+  EXPECT_THAT(status.transitions(status.transitions_size() - 1).reason(),
+              HasSubstr("; before that worker 1 at h:1"));
 }
 
 TEST_F(JobLossesTest, TheLastOneThatIsNotDoneMayBeLost) {
