@@ -106,6 +106,7 @@ std::pair<std::string, std::string> WhyNotShared(const JobSpec& spec) {
                 " parts, and statistics are of one part: raise "
                 "training.batch_size to ",
                 shares.largest * std::max(1u, spec.training().micro_batches()),
+                " with training.global_batch: ", shares.samples,
                 ", or have more workers")};
   }
   return {};

@@ -27,7 +27,7 @@ void CheckMode(const JobSpec& spec, Problems* problems) {
                   ": there each worker has a part of every clock, so none can "
                   "take more than another; use ASYNC or BOUNDED_STALENESS, or "
                   "STATIC (with resources.min_workers a SYNC job goes on "
-                  "without a lost worker, each sample once)");
+                  "without a lost worker)");
     return;
   }
   if (consistency.mode() != C::BOUNDED_STALENESS) return;

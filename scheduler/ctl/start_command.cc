@@ -180,7 +180,7 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   const OptimizerSpec::Kind kind = OwnersOptimizer(spec).kind();
   const OptimizerSpec::Kind of_checkpoint = OwnersOptimizer(from).kind();
   constexpr absl::string_view kPosition =
-      "a clock would stand for other samples, and no step could go on";
+      "a clock would stand for other samples";
   const bool has_other_steps = StepsOfClock(spec) != StepsOfClock(from);
   if (IsLocal(spec) != IsLocal(from) &&
       (kind != of_checkpoint || has_other_steps)) {
@@ -231,8 +231,13 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   }
   if (!is_global && !LeasesData(spec) &&
       spec.resources().workers() != from.resources().workers()) {
-    return Refusal("resources.workers", spec.resources().workers(),
-                   from.resources().workers(), kPosition);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "resources.workers: ", spec.resources().workers(),
+        ", but the job of the checkpoint has ", from.resources().workers(),
+        ": a clock would stand for other samples; --set training.global_batch=",
+        SharesOf(from).samples,
+        " keeps them, with any number of workers, and --weights-only starts "
+        "anew from its values"));
   }
   const auto warn = [&](absl::string_view field) {
     notes->push_back(absl::StrCat(

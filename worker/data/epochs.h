@@ -32,7 +32,8 @@ struct Epochs {
   absl::Status CheckStart(int64_t clock) const {
     if (clock >= 0 && clock <= clocks_total) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        "start_clock is ", clock, "; this job has clocks 0 to ", clocks_total));
+        "start_clock is ", clock, "; this job has clocks 0 to ", clocks_total,
+        ": training.epochs and training.max_clocks count from clock 0"));
   }
   // The clock at which the epoch that contains step `clock` ends.
   int64_t EndOf(int64_t clock) const {
