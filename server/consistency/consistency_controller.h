@@ -302,8 +302,9 @@ class ConsistencyController {
   void LeaveBehind(uint32_t rank, int64_t clock, bool is_last);
   // Takes the worker out of the job from `clock` on, and ends its calls.
   void Lose(uint32_t rank, int64_t clock, ShardActions* out);
-  // Null: it was not.
+  // Null: the worker was not lost.
   const LostWorker* FindLost(uint32_t rank) const;
+  // FailedPrecondition, with its name: what its calls are answered.
   absl::Status LostError(const LostWorker& lost) const;
   // The open clock is SYNC's, and ends without some workers.
   bool LeavesBehind() const { return in_sync_ && options_.quorum.has_value(); }

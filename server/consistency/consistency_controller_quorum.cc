@@ -51,7 +51,7 @@ absl::Status ConsistencyController::OnQuorum(
     } else if (!options_.quorum->loses_workers) {
       LeaveBehind(rank, clock, is_last);
     } else if (workers_[rank].closed() == clock && FindLost(rank) == nullptr) {
-      workers_[rank].Forgo(is_last);  // `removed` has it
+      workers_[rank].Forgo(is_last);  // it is among `removed`
     }
   }
   for (const uint32_t rank : removed) {

@@ -61,8 +61,7 @@ class QuorumArbiter {
                 absl::Time deadline, absl::Time now, Answers* answers);
   // No clock waits for this worker any more, from the one on whose set is fixed
   // next. A repeat changes nothing. Errors: FailedPrecondition: the job waits
-  // for all its workers, or would have none left; InvalidArgument: no such
-  // worker, or the chief.
+  // for all its workers; InvalidArgument: no such worker, or the chief.
   absl::Status OnRemoved(uint32_t rank, absl::Time now, Answers* answers);
   // This process was frozen for so long: deadlines and the timeout move.
   void OnFrozen(absl::Duration frozen);

@@ -394,7 +394,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   std::optional<ReductionRound> unsent_norms_ ABSL_GUARDED_BY(mu_);
   absl::Time norm_retry_at_ ABSL_GUARDED_BY(mu_);
   absl::Time quorum_retry_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
-  // What was last told of as overdue.
+  // The closes that shard 0 was last told of because their clock is overdue.
   ConsistencyController::Closes overdue_ ABSL_GUARDED_BY(mu_);
 };
 

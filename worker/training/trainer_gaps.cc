@@ -63,7 +63,7 @@ void Trainer::FollowLosses(int64_t clock) {
                     [this](uint32_t rank) { return rank < job_.rank; });
   prefetcher_.ShareAmong(clock, static_cast<uint32_t>(workers - ranks.size()),
                          job_.rank - static_cast<uint32_t>(before));
-  // Its rows are those of another batch.
+  // The rows that were read ahead are of a batch by the old share.
   if (rows_.has_value()) rows_->Forget();
   LogWarning("a worker was lost, and the others share its samples")
       .Job(job_.assignment.job_id())

@@ -408,7 +408,7 @@ void ClusterCore::OnMemberLost(SessionId session, LossCause cause,
     Job* job = jobs_.Find(engagement->second.job_id);
     engaged_.erase(engagement);
     if (job != nullptr) {
-      // Else the job's record says it.
+      // A loss that the job outlives is in its record, and told from there.
       if (!job->GoesOnWithout(session)) {
         NoteEvent(*job, "member", absl::StrCat(who, " was lost: ", why), now);
       }

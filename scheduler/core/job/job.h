@@ -315,8 +315,8 @@ class Job {
   // Adds the clocks that the ps have skipped to the progress.
   void CountSkipped(ClusterActions* actions);
   void AddDoneRank(uint32_t rank);
-  // A worker or the evaluator has just become done: what follows where it was
-  // the last one.
+  // A worker or the evaluator has just become done: the attempt finishes if it
+  // was the last one.
   void FinishIfDone(ClusterActions* actions);
   // Writes down whom the job waits for (JobMembers::WaitingText).
   void UpdateWaitingFor(ClusterActions* actions);

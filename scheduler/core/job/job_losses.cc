@@ -10,10 +10,10 @@
 #include "common/job/elastic_validator.h"
 #include "common/job/lost_workers.h"
 #include "common/job/step_shares.h"
+#include "common/job/strategy_rules.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/job.h"
 #include "scheduler/core/job/job_commands.h"
-#include "scheduler/core/job/regime_history.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -34,12 +34,11 @@ bool Job::MayGoOnWithout(const JobMember& member) const {
     return false;
   }
   // The ps have the state, and keep it.
-  const auto by_ps = [](Strategy strategy) {
-    return strategy == PARAMETER_SERVER || strategy == STRATEGY_UNSPECIFIED;
-  };
-  if (!by_ps(RegimesInForce(status_).back().strategy())) return false;
-  return !attempt_->regime_wanted.has_value() ||
-         by_ps(attempt_->regime_wanted->change().strategy());
+  if (TrainsWithoutPs()) return false;
+  if (!attempt_->regime_wanted.has_value()) return true;
+  const StrategyRule* const wanted =
+      FindStrategyRule(attempt_->regime_wanted->change().strategy());
+  return wanted != nullptr && wanted->has_ps;
 }
 
 bool Job::GoesOnWithout(SessionId session) const {
