@@ -60,14 +60,14 @@ class Chief {
       request.set_purpose(CHECKPOINT_STATE);
       BeginCutResponse response;
       SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).BeginCut(
-          MakeContext(absl::Now() + kTimeout).get(), request, &response)));
+          MakeContext(absl::Now() + kPsTimeout).get(), request, &response)));
     }
     return absl::OkStatus();
   }
 
   absl::StatusOr<AwaitCheckpointResponse> Await(
-      uint32_t ps, uint64_t cut_id, absl::Duration wait = kTimeout,
-      absl::Duration patience = 2 * kTimeout) {
+      uint32_t ps, uint64_t cut_id, absl::Duration wait = kPsTimeout,
+      absl::Duration patience = 2 * kPsTimeout) {
     AwaitCheckpointRequest request;
     *request.mutable_caller() = caller_.caller(ps);
     request.set_cut_id(cut_id);
@@ -99,7 +99,7 @@ class Chief {
                               EncodeManifest(manifest));
     CommitCheckpointResponse response;
     SYNCLINE_RETURN_IF_ERROR(FromGrpcStatus(fixture_->stub(ps).CommitCheckpoint(
-        MakeContext(absl::Now() + kTimeout).get(), request, &response)));
+        MakeContext(absl::Now() + kPsTimeout).get(), request, &response)));
     return response;
   }
 

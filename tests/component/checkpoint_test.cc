@@ -382,10 +382,10 @@ TEST_F(CheckpointFailureTest, ACutIsLeftOutWhileAWriterHangs) {
   HeldFile held(absl::StrCat(Folder(5), "/", ShardFileName(0, 1)));
   ASSERT_NO_FATAL_FAILURE(Cut(5));
   EXPECT_EQ(
-      chief_->Await(0, 5, kTimeout, absl::Milliseconds(50)).status().code(),
+      chief_->Await(0, 5, kPsTimeout, absl::Milliseconds(50)).status().code(),
       absl::StatusCode::kDeadlineExceeded);
   absl::Status refused;
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     refused = chief_->BeginCut(6, {clock_, clock_});
     return absl::StrContains(refused.message(), "nobody waits for it any more");
   })) << refused;
@@ -393,7 +393,7 @@ TEST_F(CheckpointFailureTest, ACutIsLeftOutWhileAWriterHangs) {
   EXPECT_TRUE(!SmallestCutOf(refused, 2).has_value())
       << "a coordinator tries again";
   held.LetGo();
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     refused = chief_->BeginCut(6, {clock_, clock_});
     return refused.ok();
   })) << refused;

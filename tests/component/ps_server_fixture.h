@@ -18,8 +18,6 @@
 
 namespace syncline {
 
-inline constexpr absl::Duration kTimeout = absl::Seconds(20);
-
 inline Flat RandomFlat(const PsFixture& fixture, uint64_t seed) {
   Random random(seed);
   Flat values(fixture.map().element_count());
@@ -46,7 +44,7 @@ inline void ForEachWorker(uint32_t workers, std::function<void(uint32_t)> run) {
 
 inline bool HasParked(PsFixture* fixture, uint32_t pulls, uint32_t pushes) {
   ShardStatus status;
-  fixture->stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+  fixture->stub(0).GetShardStatus(MakeContext(absl::Now() + kPsTimeout).get(),
                                   ShardStatusRequest(), &status);
   return status.jobs_size() == 1 && status.jobs(0).parked_pulls() == pulls &&
          status.jobs(0).parked_pushes() == pushes;

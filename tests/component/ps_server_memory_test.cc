@@ -56,12 +56,13 @@ TEST(PsServerTest, BytesInFlightAreBounded) {
     init.set_payload(std::string(1 << 20, '\0'));
     InitResponse response;
     ASSERT_OK(FromGrpcStatus(fixture.stub(0).Init(
-        MakeContext(absl::Now() + kTimeout).get(), init, &response)));
+        MakeContext(absl::Now() + kPsTimeout).get(), init, &response)));
   }
   // A push of a later clock is parked, with its bytes; a second finds no room.
   absl::Status parked;
   std::thread waiting([&] { parked = chief.Send(0, push(chief, 0, 1)); });
-  ASSERT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 0, 1); }));
+  ASSERT_TRUE(
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, 0, 1); }));
   const absl::Status refused = chief.Send(0, push(chief, 3, 1));
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(refused), HasSubstr("calls that must wait hold"));
@@ -72,9 +73,9 @@ TEST(PsServerTest, BytesInFlightAreBounded) {
   fixture.server(0).CloseJob("j-0001", "enough");
   waiting.join();
   EXPECT_EQ(parked.code(), absl::StatusCode::kCancelled);
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     ShardStatus status;
-    fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+    fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kPsTimeout).get(),
                                    ShardStatusRequest(), &status);
     return status.in_flight_bytes() == 0;
   }));
@@ -96,9 +97,9 @@ TEST(PsServerTest, WaitingPullsHoldAtMostHalfOfTheBudget) {
       if (IsBusy(status)) ++refused;
     });
   }
-  EXPECT_TRUE(Eventually(kTimeout, [&] { return refused == 1; }));
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] { return refused == 1; }));
   EXPECT_TRUE(
-      Eventually(kTimeout, [&] { return HasParked(&fixture, kFit, 0); }));
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, kFit, 0); }));
   fixture.server(0).CloseJob("j-0001", "enough");
   for (std::thread& thread : waiting) thread.join();
   EXPECT_EQ(refused, 1u);
@@ -166,11 +167,12 @@ TEST(PsServerTest, ARepeatedPushHoldsNoBytesWhileItsPullWaits) {
   };
   std::thread first(push_pull);
   std::thread repeat(push_pull);
-  EXPECT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 2, 0); }));
+  EXPECT_TRUE(
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, 2, 0); }));
   ShardStatus status;
-  EXPECT_OK(FromGrpcStatus(
-      fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
-                                     ShardStatusRequest(), &status)));
+  EXPECT_OK(FromGrpcStatus(fixture.stub(0).GetShardStatus(
+      MakeContext(absl::Now() + kPsTimeout).get(), ShardStatusRequest(),
+      &status)));
   // The lists of the two pulls, which are bounded so.
   EXPECT_GT(status.in_flight_bytes(), 0u);
   EXPECT_LT(status.in_flight_bytes(), 8u << 10);
@@ -191,7 +193,7 @@ TEST(PsServerTest, StatusAndMetricsShowWhatIsHeld) {
   request.set_job_id("j-0001");
   ShardStatus status;
   ASSERT_OK(FromGrpcStatus(fixture.stub(0).GetShardStatus(
-      MakeContext(absl::Now() + kTimeout).get(), request, &status)));
+      MakeContext(absl::Now() + kPsTimeout).get(), request, &status)));
   const ShardStatus::Job& job = status.jobs(0);
   EXPECT_EQ(job.blocks_initialised(), job.block_count());
   EXPECT_EQ(job.value_bytes(), 4008u * 4);
@@ -199,7 +201,7 @@ TEST(PsServerTest, StatusAndMetricsShowWhatIsHeld) {
   EXPECT_EQ(job.fold_bytes(), 4008u * 4);  // the chief's, until the other's
   EXPECT_EQ(job.workers(0).closed_clocks(), 1);
   EXPECT_EQ(job.workers(1).closed_clocks(), 0);
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     return metrics.Render().find("syncline_ps_fold_bytes 16032") !=
            std::string::npos;
   }));

@@ -27,7 +27,7 @@ std::vector<std::pair<std::string, absl::Status>> CallEverythingAs(
   std::vector<std::pair<std::string, absl::Status>> calls;
   const auto call = [&](const std::string& name, auto method, auto request,
                         auto response) {
-    const auto context = MakeContext(absl::Now() + kTimeout);
+    const auto context = MakeContext(absl::Now() + kPsTimeout);
     calls.push_back({name, FromGrpcStatus((stub.*method)(context.get(), request,
                                                          &response))});
   };
@@ -208,7 +208,7 @@ TEST_F(RefusalTest, CutsThatWouldHoldForTooLong) {
     cut.set_hold_seconds(hold_seconds);
     BeginCutResponse response;
     return FromGrpcStatus(fixture_.stub(0).BeginCut(
-        MakeContext(absl::Now() + kTimeout).get(), cut, &response));
+        MakeContext(absl::Now() + kPsTimeout).get(), cut, &response));
   };
   constexpr double kMost = 4 * 24 * 60 * 60;
   for (const double hold :
@@ -232,7 +232,7 @@ TEST_F(RefusalTest, ActivitiesThatCannotBe) {
     activity.set_what(what);
     ActivityResponse response;
     return FromGrpcStatus(fixture_.stub(0).ReportActivity(
-        MakeContext(absl::Now() + kTimeout).get(), activity, &response));
+        MakeContext(absl::Now() + kPsTimeout).get(), activity, &response));
   };
   EXPECT_OK(report(0, 3, 3, std::string(64, 'x')));
   for (const absl::Status& refused :
@@ -253,7 +253,7 @@ TEST_F(RefusalTest, NormsOnlyAtTheFirstShardAndOnlyTrueOnes) {
   const auto ask = [&](uint32_t ps) {
     FoldNormResponse response;
     return FromGrpcStatus(fixture_.stub(ps).FoldNorm(
-        MakeContext(absl::Now() + kTimeout).get(), request, &response));
+        MakeContext(absl::Now() + kPsTimeout).get(), request, &response));
   };
   EXPECT_THAT(Message(ask(1)), HasSubstr("shard 0 is not here"));
   EXPECT_THAT(Message(ask(0)), HasSubstr("norms of 0 blocks from ps:1"));

@@ -45,7 +45,8 @@ TEST(PsServerTest, PullsWaitForInitialisation) {
     const absl::StatusOr<Flat> pulled = PlainWorker(&fixture, 1).Pull(0);
     EXPECT_OK(pulled);
   });
-  EXPECT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 1, 0); }));
+  EXPECT_TRUE(
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, 1, 0); }));
   EXPECT_OK(PlainWorker(&fixture, 0).Init(Constant(fixture, 1)));
   waiting.join();
 }
@@ -192,7 +193,8 @@ TEST(PsServerTest, ClosingAJobEndsItsParkedCalls) {
   ASSERT_OK(chief.Init(Constant(fixture, 0)));
   absl::Status pulled;
   std::thread waiting([&] { pulled = chief.Send(0, chief.MakePull(0, 1)); });
-  ASSERT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 1, 0); }));
+  ASSERT_TRUE(
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, 1, 0); }));
   fixture.server(0).CloseJob("j-0001", "worker:1 was lost");
   waiting.join();
   EXPECT_EQ(pulled.code(), absl::StatusCode::kCancelled);
@@ -213,18 +215,20 @@ TEST(PsServerTest, ACallerThatGivesUpIsForgotten) {
   PsFixture fixture({.workers = 2});
   PlainWorker chief(&fixture, 0);
   ASSERT_OK(chief.Init(Constant(fixture, 0)));
-  auto context = MakeContext(absl::Now() + kTimeout);
+  auto context = MakeContext(absl::Now() + kPsTimeout);
   grpc::Status pulled;
   std::thread waiting([&] {
     PullResponse response;
     pulled =
         fixture.stub(0).Pull(context.get(), chief.MakePull(0, 1), &response);
   });
-  ASSERT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 1, 0); }));
+  ASSERT_TRUE(
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, 1, 0); }));
   context->TryCancel();
   waiting.join();
   EXPECT_EQ(pulled.error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 0, 0); }));
+  EXPECT_TRUE(
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, 0, 0); }));
 }
 
 TEST(PsServerTest, DrainingRefusesAndEndsCalls) {
@@ -233,8 +237,9 @@ TEST(PsServerTest, DrainingRefusesAndEndsCalls) {
   ASSERT_OK(chief.Init(Constant(fixture, 0)));
   absl::Status pulled;
   std::thread waiting([&] { pulled = chief.Send(0, chief.MakePull(0, 1)); });
-  ASSERT_TRUE(Eventually(kTimeout, [&] { return HasParked(&fixture, 1, 0); }));
-  fixture.server(0).Drain(absl::Now() + kTimeout);
+  ASSERT_TRUE(
+      Eventually(kPsTimeout, [&] { return HasParked(&fixture, 1, 0); }));
+  fixture.server(0).Drain(absl::Now() + kPsTimeout);
   waiting.join();
   EXPECT_EQ(pulled.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(chief.Pull(0).status().code(), absl::StatusCode::kUnavailable);
@@ -302,7 +307,7 @@ TEST(PsServerTest, ASchedulesEndComesWithTheInitialValues) {
   InitResponse response;
   EXPECT_EQ(
       fixture.stub(0)
-          .Init(MakeContext(absl::Now() + kTimeout).get(), zombie, &response)
+          .Init(MakeContext(absl::Now() + kPsTimeout).get(), zombie, &response)
           .error_code(),
       grpc::StatusCode::FAILED_PRECONDITION);
   ASSERT_OK(worker.Init(Constant(fixture, 0), /*total_clocks=*/2));

@@ -29,7 +29,6 @@
 
 namespace syncline {
 
-inline constexpr absl::Duration kTimeout = absl::Seconds(20);
 inline constexpr uint32_t kDim = 3;
 inline constexpr uint64_t kSeed = 7;
 
@@ -186,7 +185,7 @@ class RowWorker {
       const size_t row_bytes = kDim * ElementBytes(type);
       PullResponse response;
       const absl::Status pulled = FromGrpcStatus(fixture_->stub(ps).Pull(
-          MakeContext(absl::Now() + kTimeout).get(), request, &response));
+          MakeContext(absl::Now() + kPsTimeout).get(), request, &response));
       if (!pulled.ok()) return pulled;
       const std::vector<int64_t> keys = KeysOf(ps, wanted);
       EXPECT_EQ(response.payload().size(), keys.size() * row_bytes);
@@ -205,7 +204,7 @@ class RowWorker {
     request.mutable_header()->set_cursor(cursor);
     ScanTableResponse response;
     const absl::Status scanned = FromGrpcStatus(fixture_->stub(ps).ScanTable(
-        MakeContext(absl::Now() + kTimeout).get(), request, &response));
+        MakeContext(absl::Now() + kPsTimeout).get(), request, &response));
     if (!scanned.ok()) return scanned;
     return response;
   }
@@ -253,7 +252,7 @@ class RowWorker {
 
 inline ShardStatus::Table StatusOf(PsFixture* fixture, uint32_t ps) {
   ShardStatus status;
-  fixture->stub(ps).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+  fixture->stub(ps).GetShardStatus(MakeContext(absl::Now() + kPsTimeout).get(),
                                    ShardStatusRequest(), &status);
   return status.jobs_size() == 1 && status.jobs(0).tables_size() == 1
              ? status.jobs(0).tables(0)

@@ -43,7 +43,7 @@ TEST(PsTablesTest, AbsentRowsHaveInitialValuesAndStayAbsent) {
   const Rows wanted = RandomRows(1, 40);
   ASSERT_OK_AND_ASSIGN(const Rows pulled, worker.Pull(0, wanted));
   for (const auto& [key, row] : pulled) EXPECT_EQ(row, InitialRow(key));
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     return StatusOf(&fixture, 0).pulled_absent() +
                StatusOf(&fixture, 1).pulled_absent() ==
            40;
@@ -203,20 +203,20 @@ TEST(PsTablesTest, AScansAnswerCountsUntilItIsSent) {
   const auto channel = grpc::CreateCustomChannel(
       relay.address(), grpc::InsecureChannelCredentials(), narrow);
   ASSERT_TRUE(
-      channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kTimeout)));
+      channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kPsTimeout)));
   ScanTableRequest request;
   *request.mutable_header()->mutable_caller() = worker.caller(0);
   request.mutable_header()->set_cut_id(9);
   relay.Stall(true);
   grpc::CompletionQueue unread;
-  const auto context = MakeContext(absl::Now() + kTimeout);
+  const auto context = MakeContext(absl::Now() + kPsTimeout);
   const auto call = ParameterServer::NewStub(channel)->AsyncScanTable(
       context.get(), request, &unread);
   ScanTableResponse response;
   grpc::Status status;
   call->Finish(&response, &status, nullptr);
   const auto shows = [&](const std::string& line) {
-    return Eventually(kTimeout, [&] {
+    return Eventually(kPsTimeout, [&] {
       return metrics.Render().find(line) != std::string::npos;
     });
   };
@@ -271,7 +271,7 @@ TEST(PsTablesTest, StatusTellsWhatIsWhere) {
   const Rows gradients = RandomRows(1, 100);
   ASSERT_OK(worker.Push(0, gradients, 1));
   ASSERT_OK(worker.Pull(1, gradients));
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     const ShardStatus::Table table = StatusOf(&fixture, 0);
     return table.rows_in_memory() == 100 && table.pulled_from_memory() == 100;
   }));
@@ -398,13 +398,13 @@ TEST(PsTablesTest, ADiskThatIsFreedLetsTrainingGoOn) {
 
   ASSERT_EQ(mount("tmpfs", disk.c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0);
   EXPECT_TRUE(Eventually(
-      kTimeout, [&] { return worker.Push(clock, batch(clock), 1).ok(); }));
+      kPsTimeout, [&] { return worker.Push(clock, batch(clock), 1).ok(); }));
   ++clock;
   for (int i = 0; i < 50; ++i, ++clock) {
     ASSERT_OK(worker.Push(clock, batch(clock), 1));
   }
   expect_all();
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     const ShardStatus::Table table = StatusOf(&fixture, 0);
     return table.rows_in_memory() + table.rows_on_disk() ==
                static_cast<uint64_t>(clock) * 1000 &&

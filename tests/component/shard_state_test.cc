@@ -239,10 +239,10 @@ TEST(ShardStateExportTest, MemoryIsBoundedByAPiece) {
     request.set_payload(
         std::string(fixture.map().blocks()[id].count * sizeof(float), '\1'));
     InitResponse response;
-    ASSERT_TRUE(
-        fixture.stub(0)
-            .Init(MakeContext(absl::Now() + kTimeout).get(), request, &response)
-            .ok());
+    ASSERT_TRUE(fixture.stub(0)
+                    .Init(MakeContext(absl::Now() + kPsTimeout).get(), request,
+                          &response)
+                    .ok());
   }
   ASSERT_OK(chief.BeginCut(1, {0}));
   class Counts : public ShardStateSink {

@@ -100,7 +100,7 @@ TEST(SharedMemoryFallbackTest, ASocketOutOfReach) {
   const worker::PsClient client(options,
                                 *BlockMap::Create({{TensorSize{"w", 4}}}, 1),
                                 std::move(tensors));
-  EXPECT_TRUE(Eventually(kTimeout, [&] { return socket_failures == 1; }));
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] { return socket_failures == 1; }));
 }
 
 }  // namespace

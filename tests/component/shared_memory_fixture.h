@@ -28,8 +28,6 @@ namespace syncline {
 using testing::TestCounter;
 using testing::TestGauge;
 
-inline constexpr absl::Duration kTimeout = absl::Seconds(20);
-
 enum class Gradients { kPrivate, kShared };
 
 using Values = std::vector<std::vector<float>>;
@@ -67,7 +65,7 @@ class SharingClient {
     for (uint32_t ps = 0; ps < fixture->ps_count(); ++ps) {
       options.ps.push_back({absl::StrCat("ps:", ps), fixture->address(ps)});
     }
-    options.step_timeout = kTimeout;
+    options.step_timeout = kPsTimeout;
     options.telemetry.shared_links = &links_;
     options.telemetry.shared_pushed_bytes = &pushed_;
     options.telemetry.shared_pulled_bytes = &pulled_;
@@ -80,10 +78,10 @@ class SharingClient {
   }
 
   bool AwaitLinks(int64_t count) {
-    return Eventually(kTimeout, [&] { return links_.value() == count; });
+    return Eventually(kPsTimeout, [&] { return links_.value() == count; });
   }
   bool AwaitFallback(worker::SharedFallback reason) {
-    return Eventually(kTimeout, [&] { return fallbacks(reason) > 0; });
+    return Eventually(kPsTimeout, [&] { return fallbacks(reason) > 0; });
   }
   absl::Status Step(int64_t clock, bool pull = true) {
     client_->BeginStep({.clock = clock, .sample_count = 3, .pull = pull});

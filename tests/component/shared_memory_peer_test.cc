@@ -40,7 +40,7 @@ class HandMade {
     ask.set_boot_id(BootId());
     OfferMemoryResponse offer;
     const absl::Status offered = FromGrpcStatus(stub_.OfferMemory(
-        MakeContext(absl::Now() + kTimeout).get(), ask, &offer));
+        MakeContext(absl::Now() + kPsTimeout).get(), ask, &offer));
     if (!offered.ok()) return offered;
     auto connection = SendDescriptor(offer.socket(), offer.token(), memory);
     if (!connection.ok()) return connection.status();
@@ -51,7 +51,7 @@ class HandMade {
     attach.set_read_only(read_only);
     AttachMemoryResponse attached;
     const absl::Status status = FromGrpcStatus(stub_.AttachMemory(
-        MakeContext(absl::Now() + kTimeout).get(), attach, &attached));
+        MakeContext(absl::Now() + kPsTimeout).get(), attach, &attached));
     name_ = attached.region();
     return status;
   }
@@ -75,7 +75,7 @@ class HandMade {
   absl::Status PushPull(int64_t clock, const SharedMemory& shared,
                         PullResponse* response) {
     return FromGrpcStatus(
-        stub_.PushPull(MakeContext(absl::Now() + kTimeout).get(),
+        stub_.PushPull(MakeContext(absl::Now() + kPsTimeout).get(),
                        MakePushPull(clock, shared), response));
   }
   absl::Status Push(int64_t clock, const SharedMemory& shared) {
@@ -84,8 +84,8 @@ class HandMade {
         worker_.MakePush(0, clock, gradient_, 1).header();
     *request.mutable_shared() = shared;
     PushResponse response;
-    return FromGrpcStatus(stub_.Push(MakeContext(absl::Now() + kTimeout).get(),
-                                     request, &response));
+    return FromGrpcStatus(stub_.Push(
+        MakeContext(absl::Now() + kPsTimeout).get(), request, &response));
   }
   PlainWorker& worker() { return worker_; }
   const Flat& gradient() const { return gradient_; }
@@ -192,9 +192,9 @@ TEST(SharedMemoryPeerTest, WhatIsCheckedIsWhatIsUsed) {
     EXPECT_OK(peer.PushPull(0, shared, &response));
   });
   // The pull waits for the other worker's push.
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     ShardStatus status;
-    fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
+    fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kPsTimeout).get(),
                                    ShardStatusRequest(), &status);
     return status.jobs_size() == 1 && status.jobs(0).parked_pulls() == 1;
   }));
@@ -223,20 +223,21 @@ TEST(SharedMemoryPeerTest, OnlyWhatTravelledIsSaidToBeTaken) {
       request.set_payload(std::string(16, '\0'));
     }
     grpc::CompletionQueue events;
-    const auto context = MakeContext(absl::Now() + kTimeout);
+    const auto context = MakeContext(absl::Now() + kPsTimeout);
     const auto call =
         fixture.stub(0).AsyncPushPull(context.get(), request, &events);
     int metadata = 0;
     call->ReadInitialMetadata(&metadata);
-    ASSERT_TRUE(Eventually(kTimeout, [&] {
+    ASSERT_TRUE(Eventually(kPsTimeout, [&] {
       ShardStatus status;
-      fixture.stub(0).GetShardStatus(MakeContext(absl::Now() + kTimeout).get(),
-                                     ShardStatusRequest(), &status);
+      fixture.stub(0).GetShardStatus(
+          MakeContext(absl::Now() + kPsTimeout).get(), ShardStatusRequest(),
+          &status);
       return status.jobs_size() == 1 && status.jobs(0).parked_pulls() == 1;
     }));
     void* tag = nullptr;
     bool ok = false;
-    const auto wait = absl::Now() + (shared ? absl::Seconds(1) : kTimeout);
+    const auto wait = absl::Now() + (shared ? absl::Seconds(1) : kPsTimeout);
     const auto event = events.AsyncNext(&tag, &ok, absl::ToChronoTime(wait));
     EXPECT_EQ(event, shared ? grpc::CompletionQueue::TIMEOUT
                             : grpc::CompletionQueue::GOT_EVENT);
@@ -314,8 +315,9 @@ TEST(SharedMemoryPeerTest, TheMemoryOfAWorkerGoesWithIt) {
     ASSERT_OK(client.client().Init(0));
     ASSERT_OK(client.Step(0));
   }
-  EXPECT_TRUE(Eventually(kTimeout, [&] { return MappedRegions() == before; }));
-  EXPECT_TRUE(Eventually(kTimeout, [&] {
+  EXPECT_TRUE(
+      Eventually(kPsTimeout, [&] { return MappedRegions() == before; }));
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] {
     return absl::StrContains(metrics.Render(),
                              "syncline_ps_shared_memory_bytes 0");
   }));
@@ -339,7 +341,7 @@ TEST(SharedMemoryPeerTest, APsThatForgetsTheMemoryIsSentEverythingAgain) {
     }
   }
   ASSERT_TRUE(
-      Eventually(kTimeout, [&] { return MappedRegions() == mapped - 1; }));
+      Eventually(kPsTimeout, [&] { return MappedRegions() == mapped - 1; }));
   const Values before = client.values();
   ASSERT_OK(client.Step(0));
   EXPECT_NE(client.values(), before);

@@ -24,6 +24,9 @@
 
 namespace syncline {
 
+// How long a test waits for what a ps does at once.
+inline constexpr absl::Duration kPsTimeout = absl::Seconds(20);
+
 // `ps_count` servers and one job on them: workers with incarnation 100 + rank
 // named "worker:<rank>", at made-up addresses.
 class PsFixture {
