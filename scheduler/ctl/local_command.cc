@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/job/elastic_validator.h"
 #include "common/job/job_spec_validator.h"
 #include "common/system/file.h"
 #include "google/protobuf/struct.pb.h"
@@ -427,9 +428,13 @@ absl::Status PrepareLocalJob(const LocalOptions& options, JobSpec* spec,
   SYNCLINE_RETURN_IF_ERROR(FillStart(nullptr, StartOptions(), spec, notes));
   SYNCLINE_RETURN_IF_ERROR(CheckCheckpointFolder(*spec));
   if (spec->has_restart()) {
-    notes->emplace_back(
-        "warning: restart: synctl local starts no process again; when one is "
-        "lost, it ends and says how to go on");
+    notes->push_back(absl::StrCat(
+        "warning: restart: synctl local starts no process again; ",
+        OutlivesWorkers(WithDefaults(*spec))
+            ? "a lost worker is left out, down to resources.min_workers; when "
+              "another process is "
+            : "when one is ",
+        "lost, it ends and says how to go on"));
   }
   return absl::OkStatus();
 }

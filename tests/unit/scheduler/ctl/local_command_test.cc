@@ -108,7 +108,18 @@ TEST(LocalCommandTest, RestartIsWarnedOf) {
   EXPECT_THAT(notes, IsEmpty());
   spec.mutable_restart();
   EXPECT_TRUE(PrepareLocalJob({}, &spec, &notes).ok());
-  EXPECT_THAT(notes, ElementsAre(HasSubstr("starts no process again")));
+  EXPECT_THAT(notes,
+              ElementsAre(HasSubstr("again; when one is lost, it ends")));
+}
+
+TEST(LocalCommandTest, TheWarningKnowsOfJobsThatOutliveWorkers) {
+  JobSpec spec;
+  spec.mutable_restart();
+  spec.mutable_resources()->set_workers(3);
+  spec.mutable_resources()->set_min_workers(2);
+  std::vector<std::string> notes;
+  EXPECT_TRUE(PrepareLocalJob({}, &spec, &notes).ok());
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("a lost worker is left out")));
 }
 
 }  // namespace
