@@ -7,8 +7,9 @@ The checks are those of .clang-tidy, and clang's warnings, thread safety among
 them; all are errors. A NOLINT names its check and gives a reason:
 "NOLINT(check): reason". Reads the sources and flags from
 BUILD_DIR/compile_commands.json and writes BUILD_DIR/clang_check/build.ninja,
-so a second run checks only what changed. With SOURCE... only those are checked,
-with --without all but those below FOLDER.
+so a second run checks only what changed. Sources that the build compiles as one
+are checked as one, but for tests, whose settings are others. With SOURCE... only those are checked, each by itself; with
+--without all but those below FOLDER.
 
 Three things make it as cheap as clang alone: tidy_scope.cc, one precompiled
 header for all sources, with all that the build precompiles, and no C++ modules,
@@ -31,6 +32,7 @@ KEPT = ("-I", "-D", "-isystem", "-std")
 NO_MODULES = "-Xclang -fno-cxx-modules"
 WARNINGS = "-Wall -Wextra -Wno-unused-parameter -Wthread-safety"
 HEADER = "precompiled.h"
+UNITED = re.compile(r'^#include "(.*)"$', re.M)
 EXPLAINED = re.compile(r"NOLINT(NEXTLINE|BEGIN)?\([a-z][a-zA-Z0-9.-]+\): \S|NOLINTEND\(")
 
 
@@ -47,6 +49,15 @@ def parse_command(command):
         elif word.startswith(KEPT):
             flags.append(shlex.quote(word))
     return flags, precompiled
+
+
+def parts_of(source, build):
+    """The sources of the repository that this one of the build consists of."""
+    if build not in source.parents:
+        return [source] if ROOT in source.parents and source.suffix == ".cc" else []
+    if source.parent.name != "Unity":
+        return []
+    return [pathlib.Path(part) for part in UNITED.findall(source.read_text())]
 
 
 def precompiled_header(sources):
@@ -79,7 +90,8 @@ def ninja_rules(sources, header_flags, llvm):
         # clang-tidy drops -MD. Beside findings it counts those of other headers, so
         # nothing is shown of a source without findings.
         "rule check",
-        f"  command = {tidy} --quiet --load ./tidy_scope.so $in -- {WARNINGS} {NO_MODULES}"
+        f"  command = {tidy} --quiet $settings --load ./tidy_scope.so $in -- {WARNINGS}"
+        f" {NO_MODULES}"
         " $flags -include-pch precompiled.pch -Wp,-MD,$out.d > $out.log 2>&1"
         " && touch $out || { cat $out.log; false; }",
         "  description = clang-tidy $in",
@@ -92,9 +104,11 @@ def ninja_rules(sources, header_flags, llvm):
     settings = [path for path in ROOT.glob("**/.clang-tidy") if "build" not in path.parts]
     needed = " ".join(["precompiled.pch", "tidy_scope.so", *map(str, sorted(settings))])
     for source, (flags, _) in sorted(sources.items()):
-        stamp = str(source.relative_to(ROOT)).replace("/", "_") + ".ok"
+        stamp = os.path.relpath(source, ROOT).replace("/", "_") + ".ok"
         lines += [f"build {stamp}: check {source} | {needed}",
                   f"  flags = {' '.join(flags)}"]
+        if source.suffix != ".cc":  # CMake's, which lies where no settings are
+            lines += [f"  settings = --config-file={ROOT}/.clang-tidy"]
     return lines
 
 
@@ -126,17 +140,19 @@ def main():
     build = options.build
     out = build / "clang_check"
     out.mkdir(exist_ok=True)
-    sources = {}
+    sources = {}  # what the build compiles
+    parts = {}    # and the sources of the repository that it consists of
     for entry in json.loads((build / "compile_commands.json").read_text()):
         source = pathlib.Path(entry["file"])
-        inside = ROOT in source.parents and build not in source.parents
-        if inside and source.suffix == ".cc":
-            sources.setdefault(source, parse_command(entry["command"]))
-    sources = {source: entry for source, entry in sources.items()
-               if options.without not in source.parents}
+        own = [part for part in parts_of(source, build)
+               if options.without not in part.parents and part not in parts]
+        is_test = any(ROOT / "tests" in part.parents for part in own)
+        entry = parse_command(entry["command"])
+        parts.update(dict.fromkeys(own, entry))
+        sources.update(dict.fromkeys(own if is_test else own and [source], entry))
     header, header_flags = precompiled_header(sources)
     if options.source:
-        sources = {source: sources[source] for source in options.source}
+        sources = parts = {source: parts[source] for source in options.source}
 
     write_if_changed(out / HEADER, header)
     llvm = pathlib.Path(shutil.which("clang-tidy")).resolve().parents[1]
@@ -147,7 +163,7 @@ def main():
     unexplained = suppressions_without_reason()
     print(*unexplained, sep="\n", end="\n" if unexplained else "")
     failed = status != 0 or bool(unexplained)
-    print(f"clang_check: {len(sources)} sources, " + ("failed" if failed else "no findings"))
+    print(f"clang_check: {len(parts)} sources, " + ("failed" if failed else "no findings"))
     return failed
 
 

@@ -30,11 +30,15 @@ SOURCES = {
     # What the tree's own header has is found; what the system's have is not.
     "server/derived.cc": ('#include "server/derived.h"\nint Value() { return Derived().Value(); }\n',
                           "server/derived.h:3:7: error: annotate this function"),
+    # Two that the build compiles as one.
+    "server/one.cc": ("static int* One() { return nullptr; }\nint* Two() { return One(); }\n", None),
+    "server/other.cc": ("int* Other() { return 0; }\n", "server/other.cc:1:23: error: use nullptr"),
     "tests/explained.cc": ("int* Explained() { return 0; }  // NOLINT(modernize-use-nullptr): C\n",
                            None),
     "tests/unexplained.cc": ("int* Unexplained() { return 0; }  // NOLINT\n",
                              "tests/unexplained.cc:1: NOLINT without"),
 }
+UNITED = ("server/one.cc", "server/other.cc")
 BASE = "#pragma once\nstruct Base { virtual int Value() { return 0; } int* none = 0; };\n"
 OTHERS = {
     ".clang-tidy": "Checks: '-*,clang-diagnostic-*,modernize-use-nullptr,modernize-use-override'\n"
@@ -66,7 +70,12 @@ def write_tree(root):
         shutil.copy(LINT / name, lint)
     # Every other source precompiles, as the kernels do not.
     commands = []
-    for i, name in enumerate(SOURCES):
+    united = root / "build/CMakeFiles/server.dir/Unity/unity_0_cxx.cxx"
+    united.parent.mkdir(parents=True)
+    united.write_text("".join(f'#include "{root / name}"\n' for name in UNITED))
+    commands.append({"directory": str(root), "file": str(united),
+                     "command": f"c++ -I{root} -std=c++20 -o x.o -c {united}"})
+    for i, name in enumerate(name for name in SOURCES if name not in UNITED):
         pch = f"-Winvalid-pch -include {root}/build/set/cmake_pch.hxx " if i % 2 else ""
         commands.append({"directory": str(root), "file": str(root / name),
                          "command": f"c++ -I{root} -isystem {root}/system -O3 -fgnu-only "
@@ -82,7 +91,7 @@ def problems(root):
     if status != 1:
         yield f"the tree passed:\n{said}"
     for name, (_, wanted) in SOURCES.items():
-        failed = f"FAILED: {name.replace('/', '_')}.ok" in said
+        failed = f"FAILED: {name.replace('/', '_')}.ok" in said or f"{name}:" in said
         if wanted is None and failed:
             yield f"{name} failed:\n{said}"
         if wanted is not None and wanted not in said:
