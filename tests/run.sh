@@ -11,7 +11,7 @@
 #   tests    every test of the release build
 #   asan     clang with address and undefined-behaviour sanitizers: unit tests
 #            without gRPC, RocksDB and kernels, and fuzz targets (60 s together)
-#   tsan     thread sanitizer: the pure cores
+#   tsan     thread sanitizer: what threads share, but for gRPC's and RocksDB's
 #   clang    clang and clang-tidy over every source but tests, which clang compiles
 #            with its warnings anyway: thread safety and the checks of .clang-tidy
 #            are errors
