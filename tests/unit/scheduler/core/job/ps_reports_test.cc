@@ -8,7 +8,7 @@
 namespace syncline::scheduler {
 namespace {
 
-const absl::Time kNow = absl::UnixEpoch() + absl::Hours(1);
+const absl::Time kReported = absl::UnixEpoch() + absl::Hours(1);
 
 PsReport Report(uint64_t skipped_clocks, uint64_t dropped_blocks) {
   PsReport report;
@@ -20,11 +20,11 @@ PsReport Report(uint64_t skipped_clocks, uint64_t dropped_blocks) {
 TEST(PsReportsTest, BlocksAddUpAndClocksDoNot) {
   PsReports reports;
   EXPECT_EQ(reports.SkippedClocks(), 0u);
-  reports.OnReport(0, Report(3, 10), kNow);
-  reports.OnReport(1, Report(4, 5), kNow);
+  reports.OnReport(0, Report(3, 10), kReported);
+  reports.OnReport(1, Report(4, 5), kReported);
   EXPECT_EQ(reports.SkippedClocks(), 4u);
   EXPECT_EQ(reports.DroppedBlocks(), 15u);
-  reports.OnReport(0, Report(4, 11), kNow);
+  reports.OnReport(0, Report(4, 11), kReported);
   EXPECT_EQ(reports.DroppedBlocks(), 16u) << "the newest report of a ps";
 }
 
@@ -32,9 +32,10 @@ TEST(PsReportsTest, TablesAreShownByRankWithTheReportsAge) {
   PsReports reports;
   PsReport report = Report(0, 0);
   report.add_tables()->set_name("users");
-  reports.OnReport(1, report, kNow);
-  reports.OnReport(0, Report(0, 0), kNow);  // has no tables
-  const auto status = reports.TableStatus("j-0001", kNow + absl::Seconds(3));
+  reports.OnReport(1, report, kReported);
+  reports.OnReport(0, Report(0, 0), kReported);  // has no tables
+  const auto status =
+      reports.TableStatus("j-0001", kReported + absl::Seconds(3));
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->job_id(), "j-0001");
   ASSERT_EQ(status->ps_size(), 1);
