@@ -8,8 +8,8 @@ them; all are errors. A NOLINT names its check and gives a reason:
 "NOLINT(check): reason". Reads the sources and flags from
 BUILD_DIR/compile_commands.json and writes BUILD_DIR/clang_check/build.ninja,
 so a second run checks only what changed. Sources that the build compiles as one
-are checked as one, but for tests, whose settings are others. With SOURCE... only those are checked, each by itself; with
---without all but those below FOLDER.
+are checked as one, but for tests, whose settings are others. With SOURCE... only
+those are checked, each by itself; with --without all but those below FOLDER.
 
 Three things make it as cheap as clang alone: tidy_scope.cc, one precompiled
 header for all sources, with all that the build precompiles, and no C++ modules,
