@@ -29,7 +29,7 @@ using reference::Dims;
 
 constexpr int64_t kSteps = 3;
 constexpr int64_t kSamples = 3;
-constexpr int64_t kWidth = 2;
+constexpr int64_t kFeatures = 2;
 constexpr int64_t kHidden = 2;
 
 struct Setting {
@@ -134,10 +134,10 @@ RecurrentInputs DrawInputs(const Setting& s) {
   const int64_t gates = reference::GateCount(s.a.cell);
   const int64_t d = s.a.directions;
   RecurrentInputs in;
-  in.x = RandomArray(s.a.batch_first ? Dims{kSamples, kSteps, kWidth}
-                                     : Dims{kSteps, kSamples, kWidth},
+  in.x = RandomArray(s.a.batch_first ? Dims{kSamples, kSteps, kFeatures}
+                                     : Dims{kSteps, kSamples, kFeatures},
                      1);
-  in.w = RandomArray({d, gates * kHidden, kWidth}, 2);
+  in.w = RandomArray({d, gates * kHidden, kFeatures}, 2);
   in.r = RandomArray({d, gates * kHidden, kHidden}, 3);
   if (s.bias) in.bias = RandomArray({d, 2 * gates * kHidden}, 4);
   if (s.peepholes) in.peepholes = RandomArray({d, 3 * kHidden}, 10);
