@@ -108,10 +108,14 @@ absl::Status LocalCluster::StartWorker(const std::string& type, int index) {
   return Spawn(name, "syncline-worker", flags);
 }
 
-absl::Status LocalCluster::CheckAlive() {
+absl::Status LocalCluster::CheckAlive(const std::set<uint32_t>& left_out) {
+  std::set<std::string> names;
+  for (const uint32_t rank : left_out) {
+    if (rank > 0) names.insert(absl::StrCat("worker-", rank - 1));
+  }
   for (const Daemon& daemon : daemons_) {
     const auto exit = daemon.process->Poll();
-    if (!exit.has_value()) continue;
+    if (!exit.has_value() || names.contains(daemon.name)) continue;
     return absl::UnavailableError(
         absl::StrCat(daemon.name, " ", exit->ToString(), "; the end of ",
                      daemon.process->output_file(), ":\n",

@@ -1,7 +1,9 @@
 #ifndef SYNCLINE_SCHEDULER_CTL_LOCAL_CLUSTER_H_
 #define SYNCLINE_SCHEDULER_CTL_LOCAL_CLUSTER_H_
 
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,14 +51,15 @@ class LocalCluster {
   }
 
   // Unavailable if a daemon has ended: its name, how, and the end of its log.
-  absl::Status CheckAlive();
+  // `left_out`: ranks of workers that may have.
+  absl::Status CheckAlive(const std::set<uint32_t>& left_out = {});
 
   // Ends every process: asked first, killed after `grace`.
   void Stop(absl::Duration grace);
 
  private:
   struct Daemon {
-    std::string name;  // "worker-1"
+    std::string name;  // "worker-1", which is rank 2: the chief is 0
     std::unique_ptr<ChildProcess> process;
   };
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -22,6 +23,7 @@
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/jobs_client.h"
 #include "scheduler/ctl/local_cluster.h"
+#include "scheduler/ctl/local_end.h"
 #include "scheduler/ctl/start_command.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
@@ -36,8 +38,6 @@ namespace fs = std::filesystem;
 constexpr absl::Duration kRegisterTimeout = absl::Seconds(30);
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kGrace = absl::Seconds(5);
-// How long a job may take to end after Ctrl-C, or after a daemon has died.
-constexpr absl::Duration kEndTimeout = absl::Seconds(15);
 // The first job of a scheduler with no state, as that of each run is.
 constexpr char kJobId[] = "j-0001";
 
@@ -294,9 +294,8 @@ class LocalRun {
   absl::Status OnIdle(JobsClient* client, const std::string& job_id,
                       const JobStatus& latest) {
     if (interrupts_.Take()) {
-      if (interrupted_) return absl::CancelledError("killed");
-      interrupted_ = true;
-      SetEndDeadline();
+      if (end_.interrupted()) return absl::CancelledError("killed");
+      end_.Interrupt(MonotonicNow());
       console_.err << "\ncancelling " << job_id
                    << "; Ctrl-C again kills the cluster at once" << std::endl;
       // A job that has just ended cannot be cancelled; the watch will tell.
@@ -305,27 +304,12 @@ class LocalRun {
     if (!latest.checkpoints().empty()) {
       last_checkpoint_ = latest.checkpoints().rbegin()->path();
     }
-    const absl::Status alive = cluster_->CheckAlive();
-    if (!alive.ok() && dead_daemon_.ok()) {
-      dead_daemon_ = alive;
-      SetEndDeadline();
+    left_out_.clear();
+    for (const JobStatus::Lost& lost : latest.lost_workers()) {
+      left_out_.insert(lost.rank());
     }
-    // The scheduler notices the loss of a daemon that has joined a job. Only
-    // this command notices the loss of one that has not.
-    const bool missed =
-        latest.state() == PREPARING || latest.state() == RUNNING;
-    if (!dead_daemon_.ok() && !missed && !HasEnded(latest.state())) {
-      return dead_daemon_;
-    }
-    if (MonotonicNow() > end_deadline_) {
-      return dead_daemon_.ok() ? absl::CancelledError("interrupted")
-                               : dead_daemon_;
-    }
-    return absl::OkStatus();
-  }
-
-  void SetEndDeadline() {
-    end_deadline_ = std::min(end_deadline_, MonotonicNow() + kEndTimeout);
+    end_.SetAlive(cluster_->CheckAlive(left_out_), MonotonicNow());
+    return end_.Check(latest.state(), MonotonicNow());
   }
 
   // Two runs in one folder would write the same files. It is looked at again
@@ -341,10 +325,10 @@ class LocalRun {
 
   // A lost scheduler is better told by how it died than by a broken stream.
   absl::Status WhyTheWatchEnded(const absl::Status& status) {
-    if (interrupted_ || absl::IsCancelled(status)) {
+    if (end_.interrupted() || absl::IsCancelled(status)) {
       return absl::CancelledError("interrupted; the cluster is torn down");
     }
-    const absl::Status alive = cluster_->CheckAlive();
+    const absl::Status alive = cluster_->CheckAlive(left_out_);
     if (alive.ok()) return status;
     // Worth a retry, like any other daemon of the job that has ended.
     return absl::AbortedError(absl::StrCat(alive.message(), HowToGoOn()));
@@ -371,7 +355,7 @@ class LocalRun {
     }
     Say(absl::StrCat("  logs           ", LogDir(), "/"));
     if (console_.json) PrintFiles(job);
-    return interrupted_ ? kExitCancelled : code;
+    return end_.interrupted() ? kExitCancelled : code;
   }
 
   void SayResults(const JobStatus& job) const {
@@ -414,9 +398,8 @@ class LocalRun {
   std::string out_dir_;
   std::unique_ptr<LocalCluster> cluster_;
   std::string last_checkpoint_;  // empty: none is known
-  bool interrupted_ = false;
-  absl::Status dead_daemon_;
-  absl::Time end_deadline_ = absl::InfiniteFuture();
+  std::set<uint32_t> left_out_;  // ranks that the job goes on without
+  LocalEnd end_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
 namespace syncline::ctl {
@@ -93,6 +94,25 @@ TEST_F(LocalClusterStartTest, ADaemonThatDiesIsNamed) {
   EXPECT_THAT(
       std::string(alive.message()),
       AllOf(HasSubstr("ps-0 exited with code 1"), HasSubstr("cannot do it")));
+}
+
+TEST_F(LocalClusterStartTest, AWorkerThatTheJobGoesOnWithoutMayEnd) {
+  Script("syncline-scheduler", kListens);
+  Script("syncline-ps", "exec sleep 1000");
+  // The chief, rank 0, stays; worker:0 is rank 1.
+  Script("syncline-worker",
+         R"(case "$*" in *worker:0*) exit 1 ;; esac; exec sleep 1000)");
+  const auto cluster = Start();
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  absl::Status alive;
+  while ((alive = (*cluster)->CheckAlive()).ok()) {
+    interrupts_.WaitFor(absl::Milliseconds(5));  // ctest's timeout ends it
+  }
+  EXPECT_THAT(std::string(alive.message()), HasSubstr("worker-0 exited"));
+  EXPECT_OK((*cluster)->CheckAlive({1}));
+  for (const uint32_t other : {0u, 2u}) {
+    EXPECT_TRUE(absl::IsUnavailable((*cluster)->CheckAlive({other})));
+  }
 }
 
 TEST_F(LocalClusterStartTest, WorkersAreBoundWhereTheUserSaysSo) {
