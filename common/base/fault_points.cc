@@ -157,6 +157,11 @@ absl::Status ReachFaultPoint(FaultPoint point) {
     if (times == armed.count) Say(point, times, "mutate");
     return absl::AbortedError(name);
   }
+  if (armed.action == Action::kSlow) {
+    if (times == armed.count) Say(point, times, "slow");
+    if (times >= armed.count) StandStill(armed.hang);
+    return absl::OkStatus();
+  }
   if (times != armed.count) return absl::OkStatus();
   switch (armed.action) {
     case Action::kExit:
@@ -172,6 +177,7 @@ absl::Status ReachFaultPoint(FaultPoint point) {
       Say(point, times, "error");
       return absl::UnavailableError(
           absl::StrCat("fault point ", name, ": --fault asks for this error"));
+    case Action::kSlow:
     case Action::kMutate:
       break;
   }
@@ -196,15 +202,17 @@ absl::StatusOr<Fault> ParseFault(absl::string_view text) {
     return BadFault(text, "COUNT is a number from 1");
   }
   double seconds = 0;
-  if (parts[2] == "hang") {
+  if (parts[2] == "hang" || parts[2] == "slow") {
     if (parts.size() != 4 || !absl::SimpleAtod(parts[3], &seconds) ||
         !(seconds > 0 && seconds <= kHangSecondsMax)) {
-      return BadFault(text, "expected hang:SECONDS, more than 0, at most 3600");
+      return BadFault(text,
+                      absl::StrCat("expected ", parts[2],
+                                   ":SECONDS, more than 0, at most 3600"));
     }
-    fault.action = Action::kHang;
+    fault.action = parts[2] == "hang" ? Action::kHang : Action::kSlow;
     fault.hang = absl::Seconds(seconds);
   } else if (parts.size() != 3) {
-    return BadFault(text, "only hang has a number behind it");
+    return BadFault(text, "only hang and slow have a number behind them");
   } else if (parts[2] == "exit") {
     fault.action = Action::kExit;
   } else if (parts[2] == "error") {
@@ -213,7 +221,8 @@ absl::StatusOr<Fault> ParseFault(absl::string_view text) {
     fault.action = Action::kMutate;
   } else {
     return BadFault(text,
-                    "ACTION is exit, hang:SECONDS, error, or mutate for a bug");
+                    "ACTION is exit, hang:SECONDS, slow:SECONDS, error, or "
+                    "mutate for a bug");
   }
   if (info->is_mutant != (fault.action == Action::kMutate)) {
     return BadFault(text, info->is_mutant

@@ -80,6 +80,7 @@ struct Fault {
   enum class Action {
     kExit,    // The process ends there, as by kill -9.
     kHang,    // The thread stands still for `hang`, and goes on.
+    kSlow,    // So it does each time from then on.
     kError,   // The call fails there with Unavailable.
     kMutate,  // The bug is there from then on.
   };
@@ -89,7 +90,8 @@ struct Fault {
   absl::Duration hang = absl::ZeroDuration();
 };
 
-// "NAME:COUNT:ACTION"; ACTION is exit, hang:SECONDS, error or mutate.
+// "NAME:COUNT:ACTION"; ACTION is exit, hang:SECONDS, slow:SECONDS, error or
+// mutate.
 // Errors: InvalidArgument, with what is possible instead.
 absl::StatusOr<Fault> ParseFault(absl::string_view text);
 

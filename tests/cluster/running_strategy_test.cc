@@ -28,10 +28,12 @@ constexpr absl::Duration kPatience = absl::Minutes(4);
 
 class RunningStrategyTest : public ::testing::Test {
  protected:
-  RunningStrategyTest() : cluster_({.ps = 2, .workers = 2}) {}
+  RunningStrategyTest()
+      : cluster_({.ps = 2, .workers = 2, .step_pause = absl::Milliseconds(6)}) {
+  }
   void SetUp() override { ASSERT_OK(cluster_.Start()); }
 
-  // A thousand clocks an epoch.
+  // 300 clocks an epoch.
   JobSpec Job(const std::string& name, uint32_t epochs) {
     JobSpec job = AdamDigitsJob(/*workers=*/2, epochs);
     job.set_name(name);
@@ -72,9 +74,9 @@ class RunningStrategyTest : public ::testing::Test {
 };
 
 TEST_F(RunningStrategyTest, EndsWithTheBitsOfAJobThatKeepsItsPs) {
-  const std::string kept = ModelOf(Submit(Job("kept", 3)));
+  const std::string kept = ModelOf(Submit(Job("kept", 5)));
   ASSERT_FALSE(kept.empty());
-  const std::string id = Submit(Job("changed", 3));
+  const std::string id = Submit(Job("changed", 5));
   ASSERT_OK(cluster_.WaitForClock(id, 50, kPatience));
   EXPECT_THAT(Regime(id, {"--strategy", "all-reduce", "--reason", "slow ps"}),
               HasSubstr("ALL_REDUCE SYNC"));
@@ -104,7 +106,7 @@ TEST_F(RunningStrategyTest, EndsWithTheBitsOfAJobThatKeepsItsPs) {
 }
 
 TEST_F(RunningStrategyTest, ALostProcessCostsTheStepsSinceTheCheckpoint) {
-  JobSpec job = Job("kept", 3);
+  JobSpec job = Job("kept", 5);
   const std::string kept = ModelOf(Submit(job));
   job.set_name("lost");
   job.mutable_checkpoint()->set_every_clocks(100);

@@ -32,7 +32,9 @@ class FaultFixture : public testing::Test {
   static constexpr absl::Duration kPatience = absl::Minutes(4);
   static constexpr int kMembers = 4;
 
-  FaultFixture() : cluster_({.ps = 2, .workers = 2}) {}
+  FaultFixture()
+      : cluster_({.ps = 2, .workers = 2, .step_pause = absl::Milliseconds(4)}) {
+  }
 
   void SetUp() override {
     ASSERT_OK(cluster_.Start());

@@ -29,8 +29,8 @@ int64_t CountOf(FaultPoint point) {
       // A submission stores the model as a result is stored, and writes some
       // records before it is answered; and small files are tried on the spill
       // folder when a ps starts.
-      {FaultPoint::kFileRename, 5},       {FaultPoint::kPushReceived, 150},
-      {FaultPoint::kPushAnswer, 150},     {FaultPoint::kStepBegin, 150},
+      {FaultPoint::kFileRename, 5},       {FaultPoint::kPushReceived, 80},
+      {FaultPoint::kPushAnswer, 80},      {FaultPoint::kStepBegin, 80},
       {FaultPoint::kRecordWrite, 10},     {FaultPoint::kRecordWritten, 10},
       {FaultPoint::kCheckpointDelete, 1}, {FaultPoint::kRestoreBegin, 1},
       {FaultPoint::kResultUpload, 1},     {FaultPoint::kResultStore, 4},
@@ -43,7 +43,7 @@ int64_t CountOf(FaultPoint point) {
 class FaultTableTest : public FaultFixture {
  protected:
   JobSpec Undisturbed() override {
-    return SavingJob(/*clocks=*/400, /*every_clocks=*/60);
+    return SavingJob(/*clocks=*/240, /*every_clocks=*/40);
   }
 
   void Try(const FaultPointInfo& info, const std::string& action) {

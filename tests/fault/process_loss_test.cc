@@ -36,7 +36,10 @@ class ProcessLossTest : public testing::Test {
   explicit ProcessLossTest(int evaluators = 0)
       : is_evaluated_(evaluators > 0),
         members_(5 + evaluators),
-        cluster_({.ps = 2, .workers = 3, .evaluators = evaluators}) {}
+        cluster_({.ps = 2,
+                  .workers = 3,
+                  .evaluators = evaluators,
+                  .step_pause = absl::Milliseconds(5)}) {}
 
   void SetUp() override { ASSERT_OK(cluster_.Start()); }
 

@@ -33,11 +33,11 @@ using testing::HasSubstr;
 constexpr uint64_t kModelBytesMax = 64 << 20;
 constexpr absl::Duration kPatience = absl::Minutes(4);
 
-// 3,000 clocks.
+// 900 clocks.
 JobSpec Mlp(const std::string& name) {
   JobSpec job = DigitsJob();
   job.set_name(name);
-  job.mutable_data()->mutable_train()->mutable_digits()->set_count(16'000);
+  job.mutable_data()->mutable_train()->mutable_digits()->set_count(4'800);
   job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
   job.mutable_learning_rate()->set_base(0.002);
   job.mutable_training()->set_batch_size(8);
@@ -89,7 +89,8 @@ class ReattachTest : public testing::Test {
     return ReadFile(*file, kModelBytesMax).value_or("");
   }
 
-  TestCluster cluster_{{.ps = 2, .workers = 2}};
+  TestCluster cluster_{
+      {.ps = 2, .workers = 2, .step_pause = absl::Milliseconds(6)}};
 };
 
 TEST_F(ReattachTest, AKilledSchedulerLeavesNoTraceInTheModel) {
@@ -98,10 +99,10 @@ TEST_F(ReattachTest, AKilledSchedulerLeavesNoTraceInTheModel) {
 
   // In the middle of an epoch, twice, and it stays away for a while.
   const std::string running = Submit(Mlp("running"));
-  for (const int64_t clock : {200, 600}) {
+  for (const int64_t clock : {60, 180}) {
     ASSERT_OK(cluster_.WaitForClock(running, clock, kPatience));
     ASSERT_NO_FATAL_FAILURE(Kill());
-    // The job must not end meanwhile: it makes some 700 clocks a second.
+    // The job must not end meanwhile: it makes at most 170 clocks a second.
     absl::SleepFor(absl::Milliseconds(500));
     ASSERT_OK(cluster_.StartDaemon("scheduler"));
     ASSERT_OK_AND_ASSIGN(const JobStatus job, cluster_.Get(running));
@@ -121,7 +122,7 @@ TEST_F(ReattachTest, AKilledSchedulerLeavesNoTraceInTheModel) {
 
   // At the end: the model is stored once there is a scheduler again.
   const std::string ended = Submit(Mlp("ended"));
-  ASSERT_OK(cluster_.WaitForClock(ended, 1000, kPatience));
+  ASSERT_OK(cluster_.WaitForClock(ended, 300, kPatience));
   ASSERT_NO_FATAL_FAILURE(Kill());
   ASSERT_TRUE(AwaitLog("chief-0", "result not stored"));
   ASSERT_OK(cluster_.StartDaemon("scheduler"));

@@ -40,13 +40,15 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr uint64_t kModelBytesMax = 64 << 20;
-constexpr int64_t kEvery = 100;
+constexpr int64_t kEvery = 30;
 constexpr absl::Duration kPatience = absl::Minutes(4);
 
 // Jobs of two workers and two ps on a cluster with one more of each.
 class RestartTest : public testing::Test {
  protected:
-  RestartTest() : cluster_({.ps = 3, .workers = 3}) {}
+  RestartTest()
+      : cluster_({.ps = 3, .workers = 3, .step_pause = absl::Milliseconds(6)}) {
+  }
 
   void SetUp() override {
     ASSERT_OK(cluster_.Start());
@@ -54,7 +56,7 @@ class RestartTest : public testing::Test {
     ASSERT_OK(MakeDirs(folder_));
   }
 
-  // An epoch of 1,000 clocks, in whose middle each checkpoint but every tenth
+  // An epoch of 300 clocks, in whose middle each checkpoint but every tenth
   // is made.
   JobSpec Mlp(const std::string& name) const {
     JobSpec job = AdamDigitsJob(/*workers=*/2, /*epochs=*/2);
@@ -380,7 +382,7 @@ class TableRestartTest : public RestartTest {
     const std::string file = cluster_.dir().File("train.csv");
     std::ofstream csv(file);
     Random random(7);
-    for (int i = 0; i < 16'000; ++i) {
+    for (int i = 0; i < 4'800; ++i) {
       std::string line;
       uint64_t sum = 0;
       for (int id = 0; id < 3; ++id) {

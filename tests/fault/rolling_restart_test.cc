@@ -81,7 +81,8 @@ class RollingRestartTest : public testing::Test {
     ASSERT_OK(cluster_.StartDaemon(daemon));
   }
 
-  TestCluster cluster_{{.ps = 3, .workers = 3}};
+  TestCluster cluster_{
+      {.ps = 3, .workers = 3, .step_pause = absl::Milliseconds(5)}};
   std::string folder_;
 };
 

@@ -36,7 +36,8 @@ class SchedulerLossTest : public testing::Test {
     return WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10));
   }
 
-  TestCluster cluster_{{.ps = 1, .workers = 2}};
+  TestCluster cluster_{
+      {.ps = 1, .workers = 2, .step_pause = absl::Milliseconds(5)}};
 };
 
 TEST_F(SchedulerLossTest, KilledInTheMiddleOfAJob) {

@@ -26,9 +26,9 @@ class StrategyFaultsTest : public FaultFixture {
  protected:
   // Members report twice a second, which rules wait for: the job lasts for some
   // reports on any machine.
-  static constexpr int64_t kClocks = 1500;
+  static constexpr int64_t kClocks = 400;
 
-  JobSpec Undisturbed() override { return SavingJob(kClocks, 200); }
+  JobSpec Undisturbed() override { return SavingJob(kClocks, 60); }
 
   JobSpec ThereAndBack() {
     JobSpec job = Undisturbed();

@@ -39,7 +39,10 @@ JobSpec WithoutPs(JobSpec job, Strategy strategy) {
 class WithoutPsTest : public ::testing::Test {
  protected:
   // One ps, for the jobs that are compared.
-  WithoutPsTest() : cluster_({.ps = 1, .workers = kWorkers}) {}
+  WithoutPsTest()
+      : cluster_({.ps = 1,
+                  .workers = kWorkers,
+                  .step_pause = absl::Milliseconds(5)}) {}
   void SetUp() override { ASSERT_OK(cluster_.Start()); }
 
   absl::StatusOr<std::string> TrainedBytes(const JobSpec& job,
@@ -146,7 +149,7 @@ TEST_F(WithoutPsTest, ARankThatHangsEndsTheJobAndIsNamed) {
 
 class WithoutPsRestartTest : public WithoutPsTest {
  protected:
-  static constexpr int64_t kEvery = 100;
+  static constexpr int64_t kEvery = 30;
   static constexpr absl::Duration kPatience = absl::Minutes(4);
 
   // Epochs of some hundred clocks, so many that the job outlasts a look at it

@@ -71,7 +71,7 @@ JobSpec EndlessJob() {
 
 JobSpec AdamDigitsJob(uint32_t workers, uint32_t epochs) {
   JobSpec job = DigitsJob();
-  job.mutable_data()->mutable_train()->mutable_digits()->set_count(16'000);
+  job.mutable_data()->mutable_train()->mutable_digits()->set_count(4'800);
   job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
   job.mutable_learning_rate()->set_base(0.002);
   job.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);

@@ -128,6 +128,10 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
     if (!TestDevice().empty()) {
       all.push_back(absl::StrCat("--device=", TestDevice()));
     }
+    if (options_.step_pause > absl::ZeroDuration()) {
+      all.push_back(absl::StrCat("--fault=step.begin:1:slow:",
+                                 absl::ToDoubleSeconds(options_.step_pause)));
+    }
   }
   if (is_ps) {
     all.insert(all.end(), options_.ps_flags.begin(), options_.ps_flags.end());
@@ -253,9 +257,12 @@ absl::StatusOr<Message> TestCluster::Ask(
   return message;
 }
 
-absl::StatusOr<std::string> TestCluster::Submit(const std::string& job_file) {
-  SYNCLINE_ASSIGN_OR_RETURN(
-      const auto response, Ask<google::protobuf::Struct>({"submit", job_file}));
+absl::StatusOr<std::string> TestCluster::Submit(
+    const std::string& job_file, const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = {"submit", job_file};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  SYNCLINE_ASSIGN_OR_RETURN(const auto response,
+                            Ask<google::protobuf::Struct>(arguments));
   return response.fields().at("job_id").string_value();
 }
 
@@ -322,9 +329,10 @@ absl::StatusOr<JobStatus> TestCluster::WaitForEnd(const std::string& job_id,
   });
 }
 
-absl::StatusOr<JobStatus> TestCluster::Train(const std::string& job_file,
-                                             absl::Duration timeout) {
-  SYNCLINE_ASSIGN_OR_RETURN(const std::string job_id, Submit(job_file));
+absl::StatusOr<JobStatus> TestCluster::Train(
+    const std::string& job_file, absl::Duration timeout,
+    const std::vector<std::string>& flags) {
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string job_id, Submit(job_file, flags));
   SYNCLINE_ASSIGN_OR_RETURN(JobStatus job, WaitForEnd(job_id, timeout));
   if (job.state() != SUCCEEDED) {
     return absl::UnknownError(absl::StrCat(

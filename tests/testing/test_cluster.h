@@ -74,6 +74,9 @@ class TestCluster {
     int evaluators = 0;
     std::string data_root = {};              // empty: the daemons' default
     std::vector<std::string> ps_flags = {};  // of every ps
+    // Of every worker before each of its steps: a job lasts as long as a test
+    // needs it to, and computes little.
+    absl::Duration step_pause = absl::ZeroDuration();
     std::string work_dir = {};  // shared by all; empty: each has its own
     // Of `synctl certs create`: each daemon has the certificate of its name
     // there, and synctl that of client-admin. Empty: no TLS.
@@ -110,8 +113,9 @@ class TestCluster {
       const std::optional<std::string>& token,
       absl::Duration timeout = absl::Seconds(120));
 
-  // Through synctl's JSON.
-  absl::StatusOr<std::string> Submit(const std::string& job_file);
+  // Through synctl's JSON. `flags` are of `synctl submit`.
+  absl::StatusOr<std::string> Submit(
+      const std::string& job_file, const std::vector<std::string>& flags = {});
   // Likewise where the cluster has TLS, else from this process: tests ask every
   // 20 ms, and a program that is started so often takes most of a processor.
   // Each call connects anew, so that it finds a scheduler that has been
@@ -127,7 +131,8 @@ class TestCluster {
                                        absl::Duration timeout);
   // Submits, waits, and expects success.
   absl::StatusOr<JobStatus> Train(const std::string& job_file,
-                                  absl::Duration timeout = absl::Minutes(5));
+                                  absl::Duration timeout = absl::Minutes(5),
+                                  const std::vector<std::string>& flags = {});
   // Fetches trained.onnx into a folder below dir(); returns its path.
   absl::StatusOr<std::string> FetchModel(const std::string& job_id);
 

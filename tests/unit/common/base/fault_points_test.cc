@@ -72,6 +72,7 @@ TEST(FaultPointsTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(problem("push.received:1:hang:0"), HasSubstr("hang:SECONDS"));
   EXPECT_THAT(problem("push.received:1:hang:nan"), HasSubstr("hang:SECONDS"));
   EXPECT_THAT(problem("push.received:1:hang:3601"), HasSubstr("hang:SECONDS"));
+  EXPECT_THAT(problem("push.received:1:slow"), HasSubstr("slow:SECONDS"));
   EXPECT_THAT(problem("push.received:1:mutate"), HasSubstr("that are bugs"));
   EXPECT_THAT(problem("push.skip_deduplication:1:exit"), HasSubstr("a bug"));
 }
@@ -99,6 +100,17 @@ TEST(FaultPointsTest, AHangTakesItsTimeAndGoesOn) {
   const absl::Time began = absl::Now();
   EXPECT_TRUE(AtFaultPoint(FaultPoint::kCutEnd).ok());
   EXPECT_GE(absl::Now() - began, absl::Milliseconds(40));
+}
+
+TEST(FaultPointsTest, ASlowPointTakesItsTimeFromThenOn) {
+  Arm("state.take_back:2:slow:3600");
+  EXPECT_TRUE(AtFaultPoint(FaultPoint::kStateTakeBack).ok());
+  Arm("step.begin:1:slow:0.05");
+  for (int i = 0; i < 2; ++i) {
+    const absl::Time began = absl::Now();
+    EXPECT_TRUE(AtFaultPoint(FaultPoint::kStepBegin).ok());
+    EXPECT_GE(absl::Now() - began, absl::Milliseconds(40));
+  }
 }
 
 TEST(FaultPointsDeathTest, AnExitIsThatOfKill) {
