@@ -108,14 +108,15 @@ absl::Status LocalCluster::StartWorker(const std::string& type, int index) {
   return Spawn(name, "syncline-worker", flags);
 }
 
-absl::Status LocalCluster::CheckAlive(const std::set<uint32_t>& left_out) {
-  std::set<std::string> names;
-  for (const uint32_t rank : left_out) {
-    if (rank > 0) names.insert(absl::StrCat("worker-", rank - 1));
-  }
+std::string LocalCluster::NameOf(const Task& task) {
+  return absl::StrCat(absl::AsciiStrToLower(TaskType_Name(task.type())), "-",
+                      task.index());
+}
+
+absl::Status LocalCluster::CheckAlive(const std::set<std::string>& left_out) {
   for (const Daemon& daemon : daemons_) {
     const auto exit = daemon.process->Poll();
-    if (!exit.has_value() || names.contains(daemon.name)) continue;
+    if (!exit.has_value() || left_out.contains(daemon.name)) continue;
     return absl::UnavailableError(
         absl::StrCat(daemon.name, " ", exit->ToString(), "; the end of ",
                      daemon.process->output_file(), ":\n",

@@ -1,7 +1,6 @@
 #ifndef SYNCLINE_SCHEDULER_CTL_LOCAL_CLUSTER_H_
 #define SYNCLINE_SCHEDULER_CTL_LOCAL_CLUSTER_H_
 
-#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/system/child_process.h"
+#include "proto/cluster.pb.h"
 #include "scheduler/ctl/interrupt_signals.h"
 
 namespace syncline::ctl {
@@ -51,15 +51,17 @@ class LocalCluster {
   }
 
   // Unavailable if a daemon has ended: its name, how, and the end of its log.
-  // `left_out`: ranks of workers that may have.
-  absl::Status CheckAlive(const std::set<uint32_t>& left_out = {});
+  // `left_out`: names of those that may have.
+  absl::Status CheckAlive(const std::set<std::string>& left_out = {});
+  // "worker-1", as messages and logs call it.
+  static std::string NameOf(const Task& task);
 
   // Ends every process: asked first, killed after `grace`.
   void Stop(absl::Duration grace);
 
  private:
   struct Daemon {
-    std::string name;  // "worker-1", which is rank 2: the chief is 0
+    std::string name;  // "worker-1"
     std::unique_ptr<ChildProcess> process;
   };
 

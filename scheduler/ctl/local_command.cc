@@ -304,9 +304,10 @@ class LocalRun {
     if (!latest.checkpoints().empty()) {
       last_checkpoint_ = latest.checkpoints().rbegin()->path();
     }
-    left_out_.clear();
     for (const JobStatus::Lost& lost : latest.lost_workers()) {
-      left_out_.insert(lost.rank());
+      if (lost.rank() >= static_cast<uint32_t>(latest.workers_size())) continue;
+      left_out_.insert(LocalCluster::NameOf(
+          latest.workers(static_cast<int>(lost.rank())).member().task()));
     }
     end_.SetAlive(cluster_->CheckAlive(left_out_), MonotonicNow());
     return end_.Check(latest.state(), MonotonicNow());
@@ -398,7 +399,8 @@ class LocalRun {
   std::string out_dir_;
   std::unique_ptr<LocalCluster> cluster_;
   std::string last_checkpoint_;  // empty: none is known
-  std::set<uint32_t> left_out_;  // ranks that the job goes on without
+  // Daemons that the job has gone on without. Later attempts do, too.
+  std::set<std::string> left_out_;
   LocalEnd end_;
 };
 

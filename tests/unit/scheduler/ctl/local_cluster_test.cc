@@ -99,7 +99,6 @@ TEST_F(LocalClusterStartTest, ADaemonThatDiesIsNamed) {
 TEST_F(LocalClusterStartTest, AWorkerThatTheJobGoesOnWithoutMayEnd) {
   Script("syncline-scheduler", kListens);
   Script("syncline-ps", "exec sleep 1000");
-  // The chief, rank 0, stays; worker:0 is rank 1.
   Script("syncline-worker",
          R"(case "$*" in *worker:0*) exit 1 ;; esac; exec sleep 1000)");
   const auto cluster = Start();
@@ -109,10 +108,12 @@ TEST_F(LocalClusterStartTest, AWorkerThatTheJobGoesOnWithoutMayEnd) {
     interrupts_.WaitFor(absl::Milliseconds(5));  // ctest's timeout ends it
   }
   EXPECT_THAT(std::string(alive.message()), HasSubstr("worker-0 exited"));
-  EXPECT_OK((*cluster)->CheckAlive({1}));
-  for (const uint32_t other : {0u, 2u}) {
-    EXPECT_TRUE(absl::IsUnavailable((*cluster)->CheckAlive({other})));
-  }
+  Task task;
+  task.set_type(WORKER);
+  EXPECT_OK((*cluster)->CheckAlive({LocalCluster::NameOf(task)}));
+  task.set_index(1);
+  EXPECT_TRUE(absl::IsUnavailable(
+      (*cluster)->CheckAlive({LocalCluster::NameOf(task)})));
 }
 
 TEST_F(LocalClusterStartTest, WorkersAreBoundWhereTheUserSaysSo) {
