@@ -94,6 +94,19 @@ bool ShapeChecker::CheckPositions(const std::string& path, int64_t length,
       is_same || (spec_.loss().kind() == LossSpec::SOFTMAX_CROSS_ENTROPY &&
                   scores.size() > 1 && scores.front() == longest.front() &&
                   scores.back() == longest.back());
+  // Labels are padded at their end, so the length is the first of the
+  // positions.
+  size_t first = 1;
+  while (first + 1 < longest.size() && longest[first] == 1) ++first;
+  for (size_t d = first + 1; fits && d < scores.size(); ++d) {
+    if (scores[d] == longest[d]) continue;
+    Problem(path, ": the scores ", Quote(name), " of a batch are ",
+            DimsToString(scores), ", but ", DimsToString(longest),
+            " at the longest; only dimension ", first,
+            ", the first of the positions, may depend on the length: labels "
+            "are padded at their end");
+    return false;
+  }
   if (!fits) {
     Problem(path, ": the scores ", Quote(name), " of a batch are ",
             DimsToString(scores), ", but ", DimsToString(longest),

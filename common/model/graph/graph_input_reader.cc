@@ -80,6 +80,17 @@ bool GraphInputReader::ReadDims(const onnx::ValueInfoProto& input,
                 Quote(length_.symbol), " is the length of samples");
         return false;
       }
+      // A shorter sample is padded at its end, whatever its shape.
+      if (std::any_of(dims->begin() + 1, dims->end(),
+                      [](int64_t dim) { return dim != 1; })) {
+        Problem(label, ": ", Quote(length_.symbol),
+                ", the length of samples, "
+                "is its dimension ",
+                dims->size(),
+                ", and must be the first behind the batch: samples are padded "
+                "at their end. Transpose inside the model");
+        return false;
+      }
       value->length_mask |= 1u << std::min<size_t>(dims->size(), 31);
       dims->push_back(length_.longest);
       continue;

@@ -93,6 +93,28 @@ TEST(BatchShapesTest, ClassesMayNotDependOnTheLength) {
                   "SOFTMAX_CROSS_ENTROPY may depend on the length"));
 }
 
+// Labels are a sample's, one behind the other.
+TEST(BatchShapesTest, TheLengthIsTheFirstOfThePositions) {
+  const auto problems = [](absl::string_view scores) {
+    return Resolve(
+               kBuckets,
+               Sequences("[1,12]", scores,
+                         absl::StrCat("u = Unsqueeze(x, two) v = MatMul(u, "
+                                      "w1) shape = Constant <value_ints = ",
+                                      scores == "[N,1,S,12]" ? "[0, 1, -1, 12]"
+                                                             : "[0, 2, -1, 6]",
+                                      "> () y = Reshape(v, shape)")))
+        .problems;
+  };
+  EXPECT_THAT(problems("[N,1,S,12]"), IsEmpty());
+  EXPECT_THAT(
+      problems("[N,2,S,6]"),
+      ElementsAre("data.buckets.lengths[0]: the scores 'y' of a batch are "
+                  "[8,2,2,6], but [8,2,6,6] at the longest; only dimension 1, "
+                  "the first of the positions, may depend on the length: "
+                  "labels are padded at their end"));
+}
+
 // Labels are read for the longest and cut.
 TEST(BatchShapesTest, PositionsMayNotBecomeFewerAsTheLengthGrows) {
   EXPECT_THAT(

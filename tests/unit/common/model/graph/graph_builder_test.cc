@@ -56,7 +56,7 @@ std::vector<std::string> NodeNames(const Graph& graph) {
 
 TEST(GraphBuilderTest, OneMoreSymbolMayBeTheLengthOfSamples) {
   onnx::ModelProto model = FromText(R"(
-      g (int64[N,S] x, float[N,3,S] y, float[S,4] w) => (int64[N,S] z)
+      g (int64[N,S] x, float[N,1,S] y, float[S,4] w) => (int64[N,S] z)
       { z = Identity(x) })");
   std::vector<std::string> problems;
   const Graph graph =
@@ -70,8 +70,20 @@ TEST(GraphBuilderTest, OneMoreSymbolMayBeTheLengthOfSamples) {
   EXPECT_EQ(x.dims, (Dims{kBatchDim, 12}));
   EXPECT_EQ(x.length_mask, 0b10u);
   const Value& y = graph.values[graph.FindValue("y")];
-  EXPECT_EQ(y.dims, (Dims{kBatchDim, 3, 12}));
+  EXPECT_EQ(y.dims, (Dims{kBatchDim, 1, 12}));
   EXPECT_EQ(y.length_mask, 0b100u);
+
+  for (const char* dims : {"[N,3,S]", "[N,S,S]"}) {
+    onnx::ModelProto inner = FromText(absl::StrCat(
+        "g (float", dims, " x) => (float", dims, " y) { y = Identity(x) }"));
+    problems.clear();
+    BuildGraph({}, &inner, &problems, {}, {"S", 12});
+    EXPECT_THAT(problems,
+                ElementsAre("graph input 'x': 'S', the length of samples, is "
+                            "its dimension 2, and must be the first behind the "
+                            "batch: samples are padded at their end. Transpose "
+                            "inside the model"));
+  }
 
   onnx::ModelProto other =
       FromText("g (float[N,S,T] x) => (float[N,S,T] y) { y = Identity(x) }");
