@@ -71,8 +71,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   // By sample: its bucket. Empty: there are none.
   virtual absl::Span<const uint8_t> buckets() const { return {}; }
-  // How often `id` is in the data of a feed whose samples are padded with ids;
-  // else 0. Passes over them all.
+  // How often `id` is in the data of a feed of ids, before padding; 0 in
+  // formats without lists, which pad nothing. Passes over them all.
   virtual int64_t CountIds(int feed, int64_t id) const { return 0; }
   // Fills *batch with the samples `indices` (each in [0, size())), in order;
   // its length is that of their largest bucket.

@@ -33,18 +33,6 @@ absl::Status CheckAgreement(const JobAssignment& assignment,
       "version?");
 }
 
-// The id that stands for none. Only what varies in width is padded: libsvm's
-// indices, and csv's lists.
-std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed,
-                                 int64_t ids_per_sample) {
-  const Feed& f = spec.data().feeds(feed);
-  const DataSource& source = spec.data().train();
-  const bool is_padded =
-      source.has_csv() ? IsCsvList(source.csv(), f.field(), ids_per_sample)
-                       : source.has_libsvm() && f.field() == "indices";
-  return is_padded ? std::optional<int64_t>(f.padding()) : std::nullopt;
-}
-
 absl::StatusOr<std::vector<TableMap>> MapsOf(const JobAssignment& assignment) {
   std::vector<TableMap> maps;
   if (!OnlyEvaluates(assignment.spec())) {
@@ -63,6 +51,17 @@ absl::StatusOr<std::vector<TableMap>> MapsOf(const JobAssignment& assignment) {
 }
 
 }  // namespace
+
+// Only what varies in width is padded: libsvm's indices, and csv's lists.
+std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed,
+                                 int64_t ids_per_sample) {
+  const Feed& f = spec.data().feeds(feed);
+  const DataSource& source = spec.data().train();
+  const bool is_padded =
+      source.has_csv() ? IsCsvList(source.csv(), f.field(), ids_per_sample)
+                       : source.has_libsvm() && f.field() == "indices";
+  return is_padded ? std::optional<int64_t>(f.padding()) : std::nullopt;
+}
 
 struct JobRows::Sizes {
   RowBatch::Options trained;

@@ -73,6 +73,11 @@ class JobRows {
   std::vector<std::unique_ptr<RowCache>> caches_;  // by table
 };
 
+// The id that stands for none in the samples of a feed of ids; unset: each
+// sample has as many ids as the others.
+std::optional<int64_t> PaddingOf(const JobSpec& spec, int feed,
+                                 int64_t ids_per_sample);
+
 // Bytes that JobRows::Create takes for a job whose spec has its defaults.
 // Errors: InvalidArgument: the model's shapes.
 absl::StatusOr<uint64_t> JobRowsBytes(const JobSpec& spec, const Model& model,

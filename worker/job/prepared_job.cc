@@ -31,6 +31,7 @@
 #include "common/wire/routing_table.h"
 #include "worker/compute/batch_fit.h"
 #include "worker/data/data_fingerprint.h"
+#include "worker/embedding/job_rows.h"
 #include "worker/job/compression_options.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/start_files.h"
@@ -316,7 +317,7 @@ class Preparation {
     if (job_.trains()) {
       job_.train = Open("data.train", data.train(), *shape);
     }
-    if (job_.train != nullptr && job_.is_chief()) WarnOfPaddingIds();
+    if (job_.train != nullptr && job_.is_chief()) CheckPaddingIds();
     if (Evaluates() && data.has_test()) {
       job_.test = Open("data.test", data.test(), *shape);
       const absl::Status same = CompareSources(data, options_.data_root);
@@ -330,26 +331,63 @@ class Preparation {
     }
   }
 
-  // Lists of ids from 0 with the default padding, 0, lose one id.
-  void WarnOfPaddingIds() {
+  // How often data.train has the row `id` of the table in a feed.
+  int64_t CountIds(const TrainingTable& table, int feed, int64_t id) const {
+    const int64_t count = job_.train->CountIds(feed, id);
+    const bool is_row = id >= 0 && id < table.rows;
+    // Ids may count from the end.
+    return is_row ? count + job_.train->CountIds(feed, id - table.rows) : count;
+  }
+
+  // Lists of ids from 0 with the default padding, 0, lose one id. Where another
+  // feed of the table means a row by it, one exported row cannot be both.
+  void CheckPaddingIds() {
+    const auto shapes = job_.model->InferShapes(1);
+    if (!shapes.ok()) return;  // reported by then
     for (const TrainingTable& table : job_.training.tables) {
+      std::vector<std::optional<int64_t>> paddings;
       for (const TrainingTable::Lookup& lookup : table.lookups) {
-        const int64_t padding = spec().data().feeds(lookup.feed).padding();
-        int64_t count = job_.train->CountIds(lookup.feed, padding);
-        // Those that count from the end.
-        if (padding >= 0 && padding < table.rows) {
-          count += job_.train->CountIds(lookup.feed, padding - table.rows);
-        }
-        if (count == 0) continue;
+        paddings.push_back(PaddingOf(
+            spec(), lookup.feed,
+            ElementCount((*shapes)[job_.training.feeds[lookup.feed]])));
+      }
+      for (size_t i = 0; i < paddings.size(); ++i) {
+        if (!paddings[i].has_value()) continue;
+        const int feed = table.lookups[i].feed;
         const std::string field =
-            absl::StrCat("data.feeds[", lookup.feed, "].padding");
-        job_.training.warnings.push_back(absl::StrCat(
-            count, " ids of data.train are ", padding, ", which is ", field,
-            ": they stand for no row of table '", table.name,
-            "' and train none. If that is an id like the others, set ", field,
-            " to a number that is none"));
+            absl::StrCat("data.feeds[", feed, "].padding");
+        WarnOfPaddingIds(table, feed, field, *paddings[i]);
+        for (size_t j = 0; j < paddings.size(); ++j) {
+          if (paddings[j] == paddings[i] || *paddings[i] < 0 ||
+              *paddings[i] >= table.rows) {
+            continue;
+          }
+          RefusePaddingIds(table, table.lookups[j].feed, field, *paddings[i]);
+        }
       }
     }
+  }
+
+  void WarnOfPaddingIds(const TrainingTable& table, int feed,
+                        const std::string& field, int64_t padding) {
+    const int64_t count = CountIds(table, feed, padding);
+    if (count == 0) return;
+    job_.training.warnings.push_back(
+        absl::StrCat(count, " ids of data.train are ", padding, ", which is ",
+                     field, ": they stand for no row of table '", table.name,
+                     "' and train none. If that is an id like the others, set ",
+                     field, " to a number that is none"));
+  }
+
+  void RefusePaddingIds(const TrainingTable& table, int feed,
+                        const std::string& field, int64_t padding) {
+    const int64_t count = CountIds(table, feed, padding);
+    if (count == 0) return;
+    problems_.push_back(absl::StrCat(
+        field, ": ", padding, " is a row of table '", table.name, "' that ",
+        count, " ids of data.feeds[", feed,
+        "] stand for in data.train, too: the trained model would have one row "
+        "for both. Set it to an id that no feed of the table means a row by"));
   }
 
   std::shared_ptr<const Dataset> Open(const std::string& field,

@@ -67,8 +67,16 @@ class CsvTable : public SampleTable {
   }
   int64_t CountIds(int field, int64_t id) const override {
     const Field& where = fields_[field];
-    if (!where.is_list || !where.is_integers) return 0;
-    return absl::c_count(int_lists_[where.begin].values, id);
+    if (!where.is_integers) return 0;
+    if (where.is_list) {
+      return absl::c_count(int_lists_[where.begin].values, id);
+    }
+    int64_t count = 0;
+    for (int64_t sample = 0; sample < size_; ++sample) {
+      const int64_t* const row = ints_.Row(sample) + where.begin;
+      count += std::count(row, row + where.width, id);
+    }
+    return count;
   }
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
@@ -352,8 +360,9 @@ class CsvLoader {
     }
     for (size_t i = 0; i < ranges.size(); ++i) {
       if (fields_[i].integers != integers || IsList(fields_[i])) continue;
-      table_->fields_[i] = {place[ranges[i].begin],
-                            ranges[i].end - ranges[i].begin};
+      table_->fields_[i] = {.begin = place[ranges[i].begin],
+                            .width = ranges[i].end - ranges[i].begin,
+                            .is_integers = integers};
     }
   }
 

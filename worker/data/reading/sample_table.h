@@ -60,7 +60,7 @@ class SampleTable {
     return width(field);
   }
   // How often `id` is among the integers of all samples, before padding. 0 for
-  // a field that is never padded.
+  // a field of other values, and in formats without lists.
   virtual int64_t CountIds(int field, int64_t id) const { return 0; }
   // out[i, :] = value * scale + offset of sample samples[i]; row-major,
   // [samples.size(), width(field)]. REQUIRES: not asked for as integers.

@@ -221,8 +221,9 @@ class KeptDataOfAttemptsTest : public testing::Test {
   void Write(const std::string& text) {
     ASSERT_TRUE(WriteFileAtomically(dir_.File("data.csv"), text).ok());
   }
-  // How many bytes of data were read.
-  size_t PrepareAttempt(const JobSpec& spec, const std::string& model) {
+  // How many bytes of data were read. `problem`: why it is refused.
+  size_t PrepareAttempt(const JobSpec& spec, const std::string& model,
+                        const std::string& problem = "") {
     const AssignedJob assigned = AssignToOne(spec, model);
     kept_.Begin(assigned.assignment.job_id());
     PrepareOptions options;
@@ -234,7 +235,7 @@ class KeptDataOfAttemptsTest : public testing::Test {
     };
     std::vector<std::string> problems;
     job_ = PrepareJob(assigned.assignment, 0, model, options, &problems);
-    EXPECT_THAT(problems, ElementsAre());
+    EXPECT_EQ(absl::StrJoin(problems, "\n"), problem);
     return read;
   }
   JobSpec Job() const {
@@ -316,6 +317,49 @@ TEST_F(KeptDataOfAttemptsTest, IdsThatPassForPaddingAreWarnedOf) {
   feed->set_padding(7);
   PrepareAttempt(spec, kBagModel);
   EXPECT_THAT(job_->training.warnings, ElementsAre());
+}
+
+constexpr char kBagAndIdModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
+bag (int64[N,3] ids, int64[N,1] own, float[8,2] emb, float[2,1] w)
+    => (float[N,1] out) {
+  rows = Gather(emb, ids)
+  row = Gather(emb, own)
+  mean = ReduceMean<axes: ints = [1], keepdims: int = 0>(rows)
+  mine = ReduceMean<axes: ints = [1], keepdims: int = 0>(row)
+  both = Add(mean, mine)
+  out = MatMul(both, w)
+})";
+
+// One feed's padding is a row for another: one exported row cannot be both.
+TEST_F(KeptDataOfAttemptsTest, PaddingThatIsARowForAnotherFeedIsRefused) {
+  Write("2|1,7,1\n3,0,0\n1,-8,1\n");
+  JobSpec spec = DigitsJob();
+  spec.mutable_model()->clear_initialize();
+  spec.mutable_model()->add_initialize()->set_pattern("w");
+  spec.mutable_model()->mutable_initialize(0)->set_scheme(
+      InitializerRule::HE_NORMAL);
+  spec.add_tables()->set_name("emb");
+  DataSpec* const data = spec.mutable_data();
+  CsvSource* const csv = data->mutable_train()->mutable_csv();
+  csv->set_path(dir_.File("data.csv"));
+  csv->set_list_delimiter("|");
+  data->clear_feeds();
+  for (const auto& [input, field] :
+       {std::pair("ids", "0"), std::pair("own", "1:2")}) {
+    Feed* const feed = data->add_feeds();
+    feed->set_input(input);
+    feed->set_field(field);
+  }
+  data->mutable_label()->set_field("2");
+  spec.mutable_loss()->set_kind(LossSpec::SIGMOID_CROSS_ENTROPY);
+  PrepareAttempt(
+      spec, kBagAndIdModel,
+      "data.feeds[0].padding: 0 is a row of table 'emb' that 2 ids of "
+      "data.feeds[1] stand for in data.train, too: the trained model would "
+      "have one row for both. Set it to an id that no feed of the table means "
+      "a row by");
+  data->mutable_feeds(0)->set_padding(5);
+  PrepareAttempt(spec, kBagAndIdModel);
 }
 
 TEST(PreparedJobTest, AStopEndsTheTakingOfMemory) {
