@@ -14,6 +14,12 @@ namespace syncline {
 // JobStatus.waiting_for until the next checkpoint is whole.
 inline constexpr char kCheckpointTrouble[] = "no checkpoint: ";
 
+// Begins the activity by which a chief that was told to leave an attempt says
+// that it is writing a checkpoint of what it has; the clock follows. It may
+// take longer than members have to leave.
+inline constexpr char kSavesAlone[] =
+    "saving what this worker has of the job, at clock ";
+
 // Stand in a member's problem with preparing a job that starts from a
 // checkpoint, behind the checkpoint's path, and say what may be done about it.
 // Those members are its ps, or its workers where it has none.

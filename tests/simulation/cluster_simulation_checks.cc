@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/job/lost_workers.h"
+#include "common/job/stop_reasons.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/job_checkpoints.h"
 #include "scheduler/core/job/restart_policy.h"
@@ -182,13 +183,11 @@ void ClusterSimulation::CheckAttempts(const JobStatus& status,
   int moves = 0;
   for (const JobTransition& transition : status.transitions()) {
     most += absl::StrContains(transition.reason(), "cannot be read") ? 1 : 0;
-    moves +=
-        absl::StartsWith(transition.reason(), scheduler::kPlannedMove) ? 1 : 0;
+    moves += absl::StartsWith(transition.reason(), kPlannedMove) ? 1 : 0;
   }
   most += static_cast<uint32_t>(moves);
   if (status.transitions_size() > seen.transitions &&
-      absl::StartsWith(status.transitions().rbegin()->reason(),
-                       scheduler::kPlannedMove)) {
+      absl::StartsWith(status.transitions().rbegin()->reason(), kPlannedMove)) {
     ++moved_;
   }
   if (status.attempt() < seen.attempt || status.attempt() > most) {

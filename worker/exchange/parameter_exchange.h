@@ -133,6 +133,16 @@ class ParameterExchange {
     return nullptr;
   }
 
+  // In place of all other calls, once one has failed or Cancel was called: the
+  // clock behind whose steps this rank has the job's whole state, others or
+  // not. Unset: it has not.
+  virtual std::optional<int64_t> OwnClock() const { return std::nullopt; }
+  // The checkpoint there, which this rank writes alone. It does not outlive
+  // this. REQUIRES: OwnClock.
+  virtual std::unique_ptr<CheckpointWriting> SaveAlone(uint64_t /*cut_id*/) {
+    return nullptr;
+  }
+
   // --- A step: BeginStep, OnGradientReady for each tensor (unless sample_count
   // is 0), EndBackward, Wait. None but Wait blocks for other ranks. ---
 

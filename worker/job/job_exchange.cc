@@ -284,6 +284,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
   PeerExchange::Options options;
   options.replicates =
       regimes.regimes().back().strategy != TrainingRegime::Strategy::kSharded;
+  options.applies_together = options.replicates && job.spec().has_restart();
   options.wire_type = regimes.regimes().back().wire_type;
   options.frees_gradients = FreesGradients(job.spec());
   options.frees_values = FreesValues(job.spec());

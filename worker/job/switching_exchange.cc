@@ -480,6 +480,16 @@ std::unique_ptr<CheckpointWriting> SwitchingExchange::OpenCheckpoint(
   return active_->OpenCheckpoint(cut_id);
 }
 
+// While the strategy changes, nobody knows where the state is.
+std::optional<int64_t> SwitchingExchange::OwnClock() const {
+  return next_ == nullptr ? active_->OwnClock() : std::nullopt;
+}
+
+std::unique_ptr<CheckpointWriting> SwitchingExchange::SaveAlone(
+    uint64_t cut_id) {
+  return active_->SaveAlone(cut_id);
+}
+
 void SwitchingExchange::BeginStep(const Step& step) {
   has_values_ = step.pull;
   active_->BeginStep(step);

@@ -99,6 +99,8 @@ class SwitchingExchange final : public ParameterExchange {
   absl::StatusOr<RegimeSchedule> FollowRegimes(int64_t clock) override;
   absl::Status AwaitCut(uint64_t cut_id, int64_t clock) override;
   std::unique_ptr<CheckpointWriting> OpenCheckpoint(uint64_t cut_id) override;
+  std::optional<int64_t> OwnClock() const override;
+  std::unique_ptr<CheckpointWriting> SaveAlone(uint64_t cut_id) override;
   void BeginStep(const Step& step) override;
   void PullEarly(absl::Span<RowBatch* const> next_rows,
                  int64_t min_clock) override;

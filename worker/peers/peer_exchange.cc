@@ -34,6 +34,7 @@ StepReduction::Options ReductionOptions(const PeerExchange::Options& options,
   reduction.rank = link.rank();
   reduction.replicates = options.replicates;
   reduction.keeps_values = options.frees_values;
+  reduction.applies_together = options.applies_together;
   reduction.wire_type = options.wire_type;
   reduction.update = options.update;
   reduction.needs_total_clocks = options.needs_total_clocks;

@@ -64,7 +64,8 @@ namespace syncline::worker {
 // step. Then each rank writes the blocks that it owns (PeerCheckpoints) and
 // tells the chief what has become of them, which writes the manifest. A job
 // that starts from a checkpoint reads all of it at each rank (StartFiles) in
-// place of the chief's initial values.
+// place of the chief's initial values. With all state at every rank, one that
+// has lost another can write a checkpoint by itself (SaveAlone).
 //
 // Values at their owners alone (SHARDED, stage 3): an owner sends no values
 // when it has updated them, but as the next step's operators come to them
@@ -83,6 +84,10 @@ class PeerExchange : public ParameterExchange {
  public:
   struct Options {
     bool replicates = false;  // ALL_REDUCE; else SHARDED
+    // Whenever another rank is lost, the state is that behind a clock, whole
+    // (OwnClock); else it may have a part of the open step. Updates wait for
+    // the step's last sum. REQUIRES: `replicates`.
+    bool applies_together = false;
     // Gradients are taken out of the executor's memory as soon as they are
     // ready (DenseTensors.gradient_of): SHARDED from stage 2 on.
     bool frees_gradients = false;
@@ -148,6 +153,9 @@ class PeerExchange : public ParameterExchange {
   absl::Status EndCut(uint64_t cut_id, int64_t clock) override;
   absl::Status AwaitCut(uint64_t cut_id, int64_t clock) override;
   std::unique_ptr<CheckpointWriting> OpenCheckpoint(uint64_t cut_id) override;
+  // Where every rank has all state (ALL_REDUCE).
+  std::optional<int64_t> OwnClock() const override;
+  std::unique_ptr<CheckpointWriting> SaveAlone(uint64_t cut_id) override;
   void BeginStep(const Step& step) override;
   void PullEarly(absl::Span<RowBatch* const> next_rows,
                  int64_t min_clock) override;
@@ -411,6 +419,7 @@ class PeerExchange : public ParameterExchange {
   // These, and those on their way.
   std::atomic<int> parts_to_tell_{0};
   std::unique_ptr<PeerCheckpoints> checkpoints_;  // null: the job makes none
+  std::unique_ptr<PeerCheckpoints> alone_;        // SaveAlone's
   // With divides_values. The clock whose whole values the tensors have, at the
   // chief; -1: they have none.
   int64_t whole_clock_ = -1;

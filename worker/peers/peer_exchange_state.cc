@@ -521,6 +521,42 @@ std::unique_ptr<CheckpointWriting> PeerExchange::OpenCheckpoint(
       cut_id, checkpoints_->options(), std::move(owners), parts_);
 }
 
+std::optional<int64_t> PeerExchange::OwnClock() const {
+  // What other ranks have dropped since the last checkpoint is not known here,
+  // nor whether others go on by another strategy.
+  if (!options_.replicates || checkpoints_ == nullptr ||
+      !reduction_.status().ok() || reduction_.drops_blocks() ||
+      announced_switch_.has_value()) {
+    return std::nullopt;
+  }
+  return reduction_.state_clock();
+}
+
+std::unique_ptr<CheckpointWriting> PeerExchange::SaveAlone(uint64_t cut_id) {
+  const int64_t clock = *OwnClock();
+  // As the only rank of a group.
+  PeerCheckpoints::Options options = checkpoints_->options();
+  options.rank = 0;
+  options.ranks = 1;
+  const size_t count = reduction_.map().blocks().size();
+  std::vector<PeerCheckpoints::OwnBlock> blocks;
+  for (uint32_t id = 0; id < count; ++id) {
+    blocks.push_back({.id = id, .local = reduction_.local(id)});
+  }
+  alone_ = std::make_unique<PeerCheckpoints>(
+      std::move(options), &reduction_.updater(), std::move(blocks));
+  ShardStateHeader header = HeaderAt(clock, clock == total_clocks_);
+  header.set_non_finite(reduction_.found() + found_before_);
+  const auto parts = std::make_shared<PartsOfRanks>(1);
+  alone_->Begin(cut_id, clock, std::move(header),
+                [parts](absl::StatusOr<CheckpointWriting::Part> part) {
+                  parts->Set(0, std::move(part));
+                });
+  return std::make_unique<PeerCheckpointWriting>(
+      cut_id, alone_->options(),
+      std::vector<uint32_t>(count, alone_->options().PartOf(0)), parts);
+}
+
 absl::Status PeerExchange::LoadStart() {
   constexpr absl::Duration kReportPeriod = absl::Seconds(1);
   const StartFiles& start = *options_.start;

@@ -59,6 +59,7 @@ StepReduction::StepReduction(Options options, BlockMap map,
       trust_(map_.blocks().size() * 2),
       found_(map_.shard_count()) {
   SYNCLINE_CHECK(!options_.keeps_values || !options_.replicates);
+  SYNCLINE_CHECK(!options_.applies_together || options_.replicates);
   uint32_t next = 0;
   for (uint32_t id = 0; id < map_.blocks().size(); ++id) {
     if (!IsHere(map_, options_, id)) continue;
@@ -161,6 +162,7 @@ void StepReduction::Begin(int64_t clock, Shown shown) {
     stage_ = needs_norm_ ? ReductionStage::kGradient : ReductionStage::kTrust;
   }
   squared_norm_ = -1;
+  changed_ = false;
 }
 
 void StepReduction::OnFacts(uint32_t rank, const StepFacts& facts) {
@@ -320,6 +322,7 @@ std::optional<StepReduction::Outgoing> StepReduction::Next() {
       continue;
     }
     if (ConcludeStage()) continue;
+    if (HoldsUpdates()) break;
     if (const auto bucket = TakeFirst(&appliable_, may_change_);
         bucket.has_value()) {
       Apply(*bucket);
@@ -429,6 +432,7 @@ uint64_t StepReduction::SamplesOf(uint32_t block) const {
 }
 
 void StepReduction::ComputeLamb(uint32_t block) {
+  changed_ = true;
   WillChange(block);
   const LambNorms part = updater_.ComputeLambUpdate(
       local_[block], SamplesOf(block), squared_norm_, &scratch_);
@@ -438,6 +442,7 @@ void StepReduction::ComputeLamb(uint32_t block) {
 }
 
 void StepReduction::Apply(uint32_t bucket) {
+  changed_ = true;
   for (const uint32_t id : buckets_[bucket].blocks) {
     const Block& block = map_.blocks()[id];
     WillChange(id);
@@ -494,6 +499,13 @@ bool StepReduction::done() const {
   const bool knows = !options_.keeps_values || !stage_.has_value();
   return has_all_facts() && unreduced_ == 0 && unapplied_ == 0 &&
          results_left_ == 0 && outgoing_.empty() && knows;
+}
+
+std::optional<int64_t> StepReduction::state_clock() const {
+  if (clock_ < 0) return std::nullopt;
+  // Nothing of a step that is skipped is awaited.
+  if (done() || skipped_) return clock_ + 1;
+  return changed_ ? std::nullopt : std::optional<int64_t>(clock_);
 }
 
 // --- What is sent ---

@@ -63,6 +63,9 @@ class StepReduction {
     // Values stay in the state of their owners: none are sent to other ranks
     // and none go to the tensors. REQUIRES: not `replicates`.
     bool keeps_values = false;
+    // No value changes before all sums of the step are here. Else each changes
+    // when its own is, while others are on their way. REQUIRES: `replicates`.
+    bool applies_together = false;
     // Of gradients, and of the values that are trained with.
     ElementType wire_type = ElementType::kFloat32;
     DenseUpdater::Options update = {};
@@ -158,6 +161,10 @@ class StepReduction {
   // Nothing can go on: a gradient is not finite, and the job fails then.
   const absl::Status& status() const { return status_; }
 
+  // The clock that the state is behind. Unset: it has a part of the open step,
+  // or no step has begun.
+  std::optional<int64_t> state_clock() const;
+
   bool has_all_facts() const { return facts_left_ == 0; }
   bool has_gradient(uint32_t rank) const {
     return facts_[rank].has_value() && facts_[rank]->sample_count > 0;
@@ -221,6 +228,10 @@ class StepReduction {
   }
   // Blocks wait for a norm over more than the block.
   bool waits() const { return needs_norm_ || lamb_; }
+  // With applies_together.
+  bool HoldsUpdates() const {
+    return options_.applies_together && (unreduced_ > 0 || results_left_ > 0);
+  }
   void OnAllFacts();
   void CountGradient(uint32_t bucket);
   // Of the own buckets whose gradients are all there, or of those that can be
@@ -285,6 +296,7 @@ class StepReduction {
   uint32_t unreduced_ = 0;                    // own buckets
   std::vector<uint32_t> appliable_;
   uint32_t unapplied_ = 0;  // buckets that this rank updates
+  bool changed_ = false;    // some state is no longer that before the step
   uint32_t results_left_ = 0;
   std::vector<bool> result_here_;        // by bucket of another rank
   std::vector<BlockSum> sums_;           // by block

@@ -9,6 +9,7 @@
 #include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
+#include "common/job/checkpoint_trouble.h"
 #include "common/job/lease_rules.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/log.h"
@@ -186,13 +187,7 @@ absl::Status Checkpointer::Write(int64_t clock,
     return absl::OkStatus();
   }
   CheckpointParts& parts = written->parts;
-  parts.cut_id = written->writing->cut_id();
-  parts.block_shards = written->writing->block_shards();
-  parts.total_clocks = epochs_.clocks_total;
-  for (const TrainingRegime& regime : job_.regimes.regimes()) {
-    parts.regimes.push_back(ToProto(regime));
-  }
-  parts.model_crc32c = options_.model_crc32c;
+  parts = PartsOf(*written->writing);
   if (loss_scale.has_value()) {
     parts.loss_scales.assign(cut.clocks.size(), *loss_scale);
   }
@@ -204,6 +199,61 @@ absl::Status Checkpointer::Write(int64_t clock,
   }
   thread_->RunSoon();
   return absl::OkStatus();
+}
+
+CheckpointParts Checkpointer::PartsOf(const CheckpointWriting& writing) const {
+  CheckpointParts parts;
+  parts.cut_id = writing.cut_id();
+  parts.block_shards = writing.block_shards();
+  parts.total_clocks = epochs_.clocks_total;
+  for (const TrainingRegime& regime : job_.regimes.regimes()) {
+    parts.regimes.push_back(ToProto(regime));
+  }
+  parts.model_crc32c = options_.model_crc32c;
+  return parts;
+}
+
+void Checkpointer::SaveAlone() {
+  if (!thread_.has_value()) return;
+  Cancel();
+  thread_->Stop();
+  const std::optional<int64_t> clock = parameters_->OwnClock();
+  if (!clock.has_value() || *clock <= job_.assignment.start_clock()) return;
+  const absl::Time begun = MonotonicNow();
+  auto written = std::make_shared<Written>();
+  {
+    MutexLock lock(&mu_);
+    if (*clock <= whole_clock_ || saving_ended_) return;
+    // Another folder than that of a checkpoint that was given up there.
+    written->writing = parameters_->SaveAlone(
+        MakeCutId(job_.assignment.attempt(), *clock, CutSeries::kChief,
+                  /*number=*/1));
+    alone_ = written;
+  }
+  written->parts = PartsOf(*written->writing);
+  written->parts.clocks.assign(
+      static_cast<size_t>(job_.assignment.workers_size()), *clock);
+  written->begun = begun;
+  LogInfo("saving the job without the other ranks")
+      .Job(job_.assignment.job_id())
+      .Field("clock", *clock);
+  PeriodicTask watch("saving", kSayPeriod, [&] {
+    if (MonotonicNow() - begun > kSaveMax) return EndSaving();
+    if (options_.on_saving == nullptr) return;
+    options_.on_saving(absl::StrCat(kSavesAlone, *clock));
+  });
+  const absl::Status made = MakeWhole(written.get());
+  if (!made.ok()) Fail(*clock, /*requested=*/false, made);
+}
+
+void Checkpointer::EndSaving() {
+  std::shared_ptr<Written> alone;
+  {
+    MutexLock lock(&mu_);
+    saving_ended_ = true;
+    alone = alone_;
+  }
+  if (alone != nullptr) alone->writing->Cancel();
 }
 
 void Checkpointer::AwaitWritten() {
@@ -276,6 +326,10 @@ absl::Status Checkpointer::MakeWhole(Written* written) {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointCommitted));
   const CheckpointInfo whole =
       CheckpointInfoOf(manifest, committed.path, encoded);
+  {
+    MutexLock lock(&mu_);
+    whole_clock_ = std::max(whole_clock_, whole.clock());
+  }
   LogInfo("checkpoint")
       .Job(job_.assignment.job_id())
       .Field("clock", whole.clock())

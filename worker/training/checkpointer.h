@@ -45,6 +45,10 @@ namespace syncline::worker {
 // but for Cancel.
 class Checkpointer {
  public:
+  static constexpr absl::Duration kSaveMax = absl::Seconds(60);
+  // Often enough for a scheduler that waits for the member to leave the job.
+  static constexpr absl::Duration kSayPeriod = absl::Seconds(2);
+
   struct Options {
     uint32_t model_crc32c = 0;
     // A checkpoint is whole; others were deleted for it. On another thread.
@@ -56,6 +60,9 @@ class Checkpointer {
     // A checkpoint that Request asked for was not made, in words. On any
     // thread; may be null.
     std::function<void(const std::string& why)> on_refused = nullptr;
+    // SaveAlone goes on, in words (kSavesAlone), each kSayPeriod. On another
+    // thread; may be null.
+    std::function<void(const std::string& what)> on_saving = nullptr;
   };
   using LossScale = CheckpointManifest::LossScale;
 
@@ -103,6 +110,14 @@ class Checkpointer {
   // Blocks until no checkpoint is being written. An announced cut that is not
   // reached is given up.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
+  // After the training has failed: gives up what is being written, and saves
+  // what this rank has of the job by itself, if that is more than the last
+  // checkpoint has (ParameterExchange::OwnClock). A job that goes back then
+  // loses no step that was applied. Blocks while the file is written, at most
+  // kSaveMax.
+  void SaveAlone() ABSL_LOCKS_EXCLUDED(mu_);
+  // Ends SaveAlone, now or later. Thread-safe.
+  void EndSaving() ABSL_LOCKS_EXCLUDED(mu_);
   // Gives up what is being written, now and later. Thread-safe.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -137,6 +152,8 @@ class Checkpointer {
   // The thread's work: makes the checkpoint whole that was written.
   void WriteNext() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status MakeWhole(Written* written);
+  // Parts of all checkpoints of the job.
+  CheckpointParts PartsOf(const CheckpointWriting& writing) const;
   void Fail(int64_t clock, bool requested, const absl::Status& why);
   std::string Name(int64_t clock) const;
 
@@ -156,6 +173,9 @@ class Checkpointer {
   bool steps_ended_ ABSL_GUARDED_BY(mu_) = false;
   // From Write on, until it is whole or has failed.
   std::shared_ptr<Written> written_ ABSL_GUARDED_BY(mu_);
+  int64_t whole_clock_ ABSL_GUARDED_BY(mu_) = -1;        // the last one's
+  std::shared_ptr<Written> alone_ ABSL_GUARDED_BY(mu_);  // SaveAlone's
+  bool saving_ended_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<PeriodicTask> thread_;  // last: it uses the rest
 };
 

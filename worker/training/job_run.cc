@@ -156,6 +156,7 @@ bool JobRun::RequestStop(const std::string& reason) {
   stop_ = true;
   changed_.SignalAll();
   if (trainer_ != nullptr) trainer_->Stop();
+  if (trainer_ != nullptr && !IsBackAfterLoss(reason)) trainer_->EndSaving();
   if (evaluation_ != nullptr) evaluation_->Stop();
   if (checkpoint_evaluation_ != nullptr) checkpoint_evaluation_->Stop();
   if (reason == kJobEndsEarly) {
@@ -437,6 +438,10 @@ absl::Status JobRun::TrainAndUpload() {
                        .on_refused =
                            [this](const std::string& why) {
                              reporter_.SendCheckpointRefused(why);
+                           },
+                       .on_saving =
+                           [this](const std::string& what) {
+                             reporter_.SendActivity(what);
                            }},
        .on_regimes =
            [this](const RegimeSchedule& regimes) { job_->regimes = regimes; },
@@ -466,12 +471,20 @@ absl::Status JobRun::TrainAndUpload() {
   metrics_->OnJobBegins(MetricsJob());
   const absl::Status status = trainer.Run();
   metrics_->OnJobEnds();
+  if (!status.ok() && job_->is_chief() && GoesBack(status)) trainer.SaveAlone();
   if (!status.ok() || !job_->is_chief()) return status;
   early_end_ = trainer.early_end();
   SYNCLINE_RETURN_IF_ERROR(exported.PutChiefResults(&trainer));
   // The ps let the job go when the chief is done.
   trainer.FinishCheckpoint();
   return absl::OkStatus();
+}
+
+bool JobRun::GoesBack(const absl::Status& error) const {
+  if (!job_->spec().has_restart()) return false;
+  MutexLock lock(&mu_);
+  if (stop_) return IsBackAfterLoss(stop_reason_);
+  return absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
 }
 
 WorkerMetrics::Job JobRun::MetricsJob() const {

@@ -114,6 +114,8 @@ class JobRun {
   // Logs the tensors that are trained, those that are not, and the reasons.
   void LogWeights() const;
   absl::Status TrainAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  // The training has ended with `error`, and is to go on from a checkpoint.
+  bool GoesBack(const absl::Status& error) const ABSL_LOCKS_EXCLUDED(mu_);
   // job_run_evaluations.cc.
   absl::Status EvaluateAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   CheckpointEvaluation::Options CheckpointEvaluationOptions(

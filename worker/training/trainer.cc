@@ -169,6 +169,20 @@ void Trainer::FinishCheckpoint() {
   if (checkpoints_.has_value()) checkpoints_->Finish();
 }
 
+void Trainer::SaveAlone() {
+  // The state of a loss scale is that of all ranks. An evaluator may still
+  // evaluate an epoch, which an attempt that begins behind it does not.
+  if (!checkpoints_.has_value() || scaler_.scale() != 0 ||
+      job_.has_evaluator()) {
+    return;
+  }
+  const std::optional<int64_t> clock = parameters_.OwnClock();
+  if (!clock.has_value() || *clock == 0) return;
+  // An attempt that begins at the end of an epoch does not evaluate it.
+  const bool ends_epoch = epochs_.EndOf(*clock - 1) == *clock;
+  if (!ends_epoch || ended_ == *clock) checkpoints_->SaveAlone();
+}
+
 WorkerProgress Trainer::Totals() const { return meter_.Totals(MonotonicNow()); }
 
 std::function<double(int64_t clock)> Trainer::LearningRates() const {
@@ -221,6 +235,7 @@ absl::Status Trainer::Train() {
     }
     // A cut is never behind the open clock, so the chief misses none.
     while (clock < next) SYNCLINE_RETURN_IF_ERROR(AfterStep(++clock));
+    ended_ = clock;
   }
   if (early_end_.has_value()) meter_.SetClock(*early_end_);
   if (checkpoints_.has_value()) checkpoints_->EndSteps();

@@ -89,6 +89,15 @@ class Trainer {
   // worker; Cancelled: by Stop.
   absl::Status Run();
 
+  // The chief's, after an error of Run by which the job goes back to its last
+  // checkpoint: makes one more of what this process has by itself, as
+  // Checkpointer::SaveAlone says. Blocks.
+  void SaveAlone();
+  // Ends SaveAlone, now or later. Thread-safe.
+  void EndSaving() {
+    if (checkpoints_.has_value()) checkpoints_->EndSaving();
+  }
+
   // Ends Run with Cancelled: calls under way are cut short, a step or a batch
   // that is being computed is finished first. Thread-safe.
   void Stop();
@@ -306,8 +315,9 @@ class Trainer {
   std::optional<LocalRounds> local_;         // in LOCAL
   std::optional<CutEvaluator> evaluator_;    // where this rank evaluates
   std::optional<Checkpointer> checkpoints_;  // the chief's
-  std::optional<RegimeChanger> changer_;     // likewise
-  std::optional<RegimeTrials> trials_;  // likewise, where the job makes some
+  int64_t ended_ = -1;  // AfterStep has come to its end for this clock
+  std::optional<RegimeChanger> changer_;  // likewise
+  std::optional<RegimeTrials> trials_;    // likewise, where the job makes some
   // The next that this rank reads; the last one from then on. The chief's.
   std::optional<EpochCut> cut_;
   int64_t announced_ = -1;            // the clock of this rank's latest cut

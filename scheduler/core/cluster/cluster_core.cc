@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluate_validator.h"
 #include "common/job/profile_limits.h"
 #include "scheduler/core/describe.h"
@@ -342,6 +343,13 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
     }
     if (reported != nullptr) {
       reported->OnLateCheckpoint(member, report, actions);
+    }
+    const auto stopped = engaged_.find(session);
+    if (stopped != engaged_.end() &&
+        stopped->second.release_by != absl::InfiniteFuture() &&
+        stopped->second.job_id == report.job_id() &&
+        absl::StartsWith(report.activity(), kSavesAlone)) {
+      stopped->second.release_by = now + options_.release_timeout;
     }
   }
   Job* job = JobOf(session);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/base/check.h"
 #include "common/base/exit_codes.h"
@@ -632,14 +633,28 @@ void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
   const bool is_of_record = late_regime_of_ != report.attempt() &&
                             (is_of_last || !HasLostChanges(status_));
   if (!report.has_checkpoint() || !is_of_record) return;
+  const std::string was_to_start = StartText(status_);
   if (!TakeCheckpoint(report, /*first_clock=*/0, &status_, report.attempt())) {
     return;
   }
-  if (is_queued) {
-    status_.mutable_progress()->set_clock(NextStart(status_).clock);
-  }
+  if (is_queued) GoOnFromLater(was_to_start);
   actions->push_back(PersistJob{id()});
   actions->push_back(JobChanged{id()});
+}
+
+void Job::GoOnFromLater(const std::string& was_to_start) {
+  const int64_t start_clock = NextStart(status_).clock;
+  status_.mutable_progress()->set_clock(start_clock);
+  std::string* const reason =
+      status_.mutable_transitions()->rbegin()->mutable_reason();
+  *reason = absl::StrReplaceAll(
+      *reason, {{absl::StrCat(" goes on ", was_to_start, " ("),
+                 absl::StrCat(" goes on ", StartText(status_), " (")}});
+  // Up to there none is made again.
+  if (!abandoned_evaluations_.has_value()) return;
+  *status_.mutable_evaluations() = *abandoned_evaluations_;
+  ForgetEvaluations(start_clock, &status_);
+  ForgetBest(&status_);
 }
 
 void Job::OnKeptResults(const Member& member, const std::string& activity,
@@ -734,6 +749,7 @@ void Job::Abandon(absl::string_view reason, absl::string_view which,
   attempt_->abandoned = true;
   const std::string losses = LossesText();
   const int64_t start_clock = NextStart(status_).clock;
+  abandoned_evaluations_ = status_.evaluations();
   ForgetEvaluations(start_clock, &status_);
   Transition(QUEUED,
              absl::StrCat(

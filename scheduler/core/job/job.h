@@ -374,6 +374,9 @@ class Job {
   // The attempt has failed, and ends; there will be another one.
   void Abandon(absl::string_view reason, absl::string_view which,
                absl::Time now, ClusterActions* actions);
+  // The job is QUEUED, and a later checkpoint is there than the one by which
+  // its last transition says where it goes on.
+  void GoOnFromLater(const std::string& was_to_start);
   void EndIfAllGone(absl::Time now, ClusterActions* actions);
   bool AllAreDone() const;
   void FailUnprepared(absl::Time now, ClusterActions* actions);
@@ -418,6 +421,9 @@ class Job {
     Member chief = {};
   };
   Earlier earlier_;
+  // Those of the job when it was last abandoned, of this scheduler's time.
+  std::optional<google::protobuf::RepeatedPtrField<Evaluation>>
+      abandoned_evaluations_;
   // The last attempt whose chief has told too late of a change of the regime;
   // 0: none.
   uint32_t late_regime_of_ = 0;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
+#include "common/job/stop_reasons.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/job.h"
 

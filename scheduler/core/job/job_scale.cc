@@ -12,6 +12,7 @@
 #include "common/job/evaluate_validator.h"
 #include "common/job/lease_rules.h"
 #include "common/job/lost_workers.h"
+#include "common/job/stop_reasons.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/job/job.h"
 #include "scheduler/core/job/regime_history.h"

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_codes.h"
+#include "common/job/stop_reasons.h"
 #include "scheduler/core/describe.h"
 #include "scheduler/core/repeated_fault.h"
 

@@ -13,9 +13,9 @@ namespace syncline::scheduler {
 // JobSpec.restart. Pure. All that decides is in the job's record, which is
 // durable, so a scheduler that starts anew decides as the one before it.
 
-// Begins the reason of a transition to QUEUED that no failure has caused: the
-// job left a member because people wanted that. It is no restart.
-inline constexpr char kPlannedMove[] = "planned move: ";
+// A transition to QUEUED that no failure has caused (kPlannedMove of
+// common/job/stop_reasons.h) is no restart: the job left a member because
+// people wanted that.
 
 struct RestartDecision {
   bool restarts = false;

@@ -67,6 +67,7 @@ struct Job {
   std::vector<std::vector<RankStep>> steps;  // by clock, by rank
   uint64_t seed = 0;
   bool frees_gradients = false;
+  bool applies_together = false;
   // Values are at their owners alone, and are gathered so in a step.
   std::vector<std::vector<int>> units = {};
 
@@ -316,6 +317,7 @@ class Rank {
                                               : std::nullopt);
     }
     options.replicates = replicates;
+    options.applies_together = job.applies_together;
     options.frees_gradients = job.frees_gradients || !job.units.empty();
     if (options.frees_gradients) {
       tensors.gradients.clear();
@@ -391,6 +393,18 @@ class Rank {
     // To wait for a cut changes nothing of what is trained with.
     const absl::Status reached = exchange_->AwaitCut(cut, clock + 1);
     return reached.ok() ? exchange_->PullCut(cut, clock + 1) : reached;
+  }
+
+  // As a process that is killed in its step, behind the gradients of the last
+  // `tensors` tensors.
+  void StepPartly(int64_t clock, size_t tensors) {
+    exchange_->BeginStep(
+        {.clock = clock, .sample_count = job_.steps[clock][rank_].samples});
+    const Tensors gradient = GradientOf(job_, rank_, clock);
+    for (size_t t = gradient.size(); tensors > 0 && t-- > 0; --tensors) {
+      std::copy(gradient[t].begin(), gradient[t].end(), gradients_[t].begin());
+      exchange_->OnGradientReady(static_cast<uint32_t>(t));
+    }
   }
 
   PeerExchange& exchange() { return *exchange_; }
@@ -729,6 +743,96 @@ TEST(PeerExchangeTest, ARankThatClosesIsLostToTheOthers) {
   EXPECT_TRUE(absl::IsUnavailable(ends[0])) << ends[0];
   EXPECT_THAT(std::string(ends[0].message()),
               HasSubstr("rank 1 (worker:1 at host-1:1) has left"));
+}
+
+// True if all state here is that behind `clock`, for all ranks.
+bool HasState(const Job& job, const Expected& expected, int64_t clock,
+              const StepReduction& reduction) {
+  const Tensors values =
+      clock == 0 ? RandomTensors(job, job.seed) : expected.values[clock - 1];
+  const BlockMap& map = reduction.map();
+  for (uint32_t id = 0; id < map.blocks().size(); ++id) {
+    const Block& block = map.blocks()[id];
+    const auto own = reduction.updater().values(reduction.local(id));
+    if (std::memcmp(own.data(), values[block.tensor].data() + block.offset,
+                    own.size() * sizeof(float)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whoever is left knows behind which clock its state is, and saves it. Unless
+// values change together, it may be behind none.
+TEST(PeerExchangeTest, WhoIsLeftHasTheStateBehindAClockAndSavesIt) {
+  int whole = 0;
+  int torn = 0;
+  for (int seed = 0; seed < SeedCount(400); ++seed) {
+    Job job = RandomJob(seed);
+    job.applies_together = seed % 2 == 0;
+    if (job.update.on_non_finite == OnNonFinite::kDropBlock) {
+      job.update.on_non_finite = OnNonFinite::kSkipStep;
+    }
+    Random random(seed + 77);
+    const auto lost = static_cast<uint32_t>(1 + random.Below(job.ranks - 1));
+    const auto last = static_cast<int64_t>(random.Below(job.steps.size()));
+    const size_t tensors = random.Below(job.sizes.size() + 1);
+    job.steps[last][lost] = {.samples = 5};
+    SCOPED_TRACE(absl::StrCat(TextOf(job), ", rank ", lost, " dies at clock ",
+                              last, " behind ", tensors, " tensors"));
+    const Expected expected = TrainWithOneOwner(job);
+    const TempDir dir;
+    PeerCheckpoints::Options checkpoints;
+    checkpoints.job_id = "j-test";
+    checkpoints.folder = dir.path();
+    InProcessPeers peers({.ranks = job.ranks, .seed = job.seed + 5});
+    std::vector<std::unique_ptr<Rank>> ranks;
+    for (uint32_t rank = 0; rank < job.ranks; ++rank) {
+      ranks.push_back(std::make_unique<Rank>(job, &peers, rank,
+                                             /*replicates=*/true,
+                                             absl::Seconds(60), checkpoints));
+    }
+    std::vector<absl::Status> ends(job.ranks);
+    OnThreads(job.ranks, [&](uint32_t rank) {
+      Rank& of = *ranks[rank];
+      ends[rank] = of.Start();
+      for (int64_t clock = 0; clock <= last && ends[rank].ok(); ++clock) {
+        if (rank == lost && clock == last) break;
+        ends[rank] = of.Step(clock);
+      }
+      if (rank != lost) return;
+      if (ends[rank].ok()) of.StepPartly(last, tensors);
+      peers.Kill(rank);
+    });
+    for (uint32_t rank = 0; rank < job.ranks; ++rank) {
+      if (rank == lost) continue;
+      EXPECT_TRUE(absl::IsUnavailable(ends[rank])) << ends[rank];
+      PeerExchange& exchange = ranks[rank]->exchange();
+      const std::optional<int64_t> clock = exchange.OwnClock();
+      whole += clock.has_value() ? 1 : 0;
+      torn += clock.has_value() ? 0 : 1;
+      if (!clock.has_value()) {
+        EXPECT_FALSE(job.applies_together) << "rank " << rank;
+        continue;
+      }
+      // What the dead rank had sent of the clock before may not have come.
+      EXPECT_GE(*clock, last - 1);
+      EXPECT_LE(*clock, last + 1);
+      EXPECT_TRUE(HasState(job, expected, *clock, exchange.reduction()))
+          << "rank " << rank << " at clock " << *clock;
+      const auto writing = exchange.SaveAlone(/*cut_id=*/rank + 1);
+      const auto parts = writing->AwaitParts();
+      ASSERT_TRUE(parts.ok()) << parts.status();
+      ASSERT_EQ(parts->size(), 1u);
+      const std::string file = dir.File(absl::StrCat(
+          CheckpointName{.clock = *clock, .cut_id = rank + 1}.ToString(), "/",
+          (*parts)[0].file));
+      EXPECT_EQ(std::filesystem::file_size(file), (*parts)[0].bytes);
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(torn, 0);
 }
 
 // Whoever hears nothing for the step timeout says of whom, where, and when.

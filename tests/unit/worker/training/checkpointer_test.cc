@@ -7,11 +7,13 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/regime/job_regimes.h"
 #include "gmock/gmock.h"
@@ -24,15 +26,18 @@
 namespace syncline::worker {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using LossScale = Checkpointer::LossScale;
 
 // The disks, and what came of it.
 struct Disks {
   void AwaitReady() {
     MutexLock lock(&mu);
+    ++waiting;
     while (!ready && !cancelled) {
       changed.WaitUntil(&mu, MonotonicNow() + absl::Seconds(1));
     }
@@ -45,6 +50,7 @@ struct Disks {
   Mutex mu;
   CondVar changed;
   bool ready = true;
+  int waiting = 0;  // calls of AwaitReady so far
   bool cancelled = false;
   absl::Status error;  // of writing
   std::vector<std::string> manifests;
@@ -103,7 +109,14 @@ class FakeExchange final : public IdleExchange {
     return std::make_unique<FakeWriting>(cut_id, disks_);
   }
 
+  std::optional<int64_t> OwnClock() const override { return own_clock; }
+  std::unique_ptr<CheckpointWriting> SaveAlone(uint64_t cut_id) override {
+    log.push_back("save alone");
+    return std::make_unique<FakeWriting>(cut_id, disks_);
+  }
+
   std::vector<std::string> log;
+  std::optional<int64_t> own_clock;
   absl::Status refusal;
   absl::Status end;
   std::vector<int64_t> raised;
@@ -348,6 +361,75 @@ TEST_F(CheckpointerTest, AJobThatIsStoppedWaitsForNoDisk) {
   checkpointer_->Finish();
   EXPECT_THAT(whole_, IsEmpty());
   EXPECT_THAT(trouble_, IsEmpty());
+}
+
+TEST_F(CheckpointerTest, WhatThisRankHasIsSavedWithoutTheOthers) {
+  Open();
+  Steps(0, 6);
+  checkpointer_->Finish();
+  ASSERT_EQ(whole_.size(), 1u);
+  exchange_.log.clear();
+  exchange_.own_clock = 6;
+  // As when the job is stopped, which gives up what is written.
+  checkpointer_->Cancel();
+  {
+    MutexLock lock(&disks_.mu);
+    disks_.cancelled = false;
+  }
+  checkpointer_->SaveAlone();
+  EXPECT_THAT(exchange_.log, ElementsAre("save alone"));
+  ASSERT_EQ(whole_.size(), 2u);
+  EXPECT_EQ(whole_[1].clock(), 6);
+  EXPECT_THAT(trouble_, IsEmpty());
+  const auto manifest = DecodeManifest("test", disks_.manifests.back());
+  ASSERT_OK(manifest.status());
+  EXPECT_EQ(manifest->total_clocks(), 20);
+  EXPECT_EQ(manifest->model_crc32c(), 9u);
+  ASSERT_EQ(manifest->workers_size(), 2);
+  EXPECT_EQ(manifest->workers(1).clock(), 6);
+}
+
+// The scheduler stops the attempt because of the same loss, a moment later.
+TEST_F(CheckpointerTest, AStopOfTheAttemptDoesNotEndTheSaving) {
+  for (const bool ends : {false, true}) {
+    Open();
+    whole_.clear();
+    exchange_.log.clear();
+    exchange_.own_clock = 6;
+    disks_.ready = false;
+    disks_.waiting = 0;
+    std::thread saving([&] { checkpointer_->SaveAlone(); });
+    // Until it waits for the disk.
+    const auto waits = [&] {
+      MutexLock lock(&disks_.mu);
+      return disks_.waiting > 0;
+    };
+    while (!waits()) absl::SleepFor(absl::Milliseconds(1));
+    checkpointer_->Cancel();
+    if (ends) checkpointer_->EndSaving();  // a user's cancel does
+    disks_.Finish();
+    saving.join();
+    EXPECT_EQ(whole_.size(), ends ? 0u : 1u);
+  }
+}
+
+TEST_F(CheckpointerTest, WhatACheckpointHasIsNotSavedAgain) {
+  Open();
+  exchange_.own_clock = 0;  // the job's start
+  Steps(0, 4);
+  checkpointer_->Finish();
+  checkpointer_->SaveAlone();
+  exchange_.own_clock = 4;
+  checkpointer_->SaveAlone();
+  exchange_.own_clock.reset();
+  checkpointer_->SaveAlone();
+  EXPECT_THAT(exchange_.log, Not(Contains("save alone")));
+  // A disk that fails is told, and nothing else.
+  exchange_.own_clock = 5;
+  disks_.error = absl::ResourceExhaustedError("disk full");
+  checkpointer_->SaveAlone();
+  EXPECT_THAT(trouble_, ElementsAre("at clock 5: disk full"));
+  EXPECT_EQ(whole_.size(), 1u);
 }
 
 TEST_F(CheckpointerTest, AJobWithoutCheckpointsHasNone) {

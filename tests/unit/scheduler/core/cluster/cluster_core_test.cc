@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job/checkpoint_trouble.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/scheduler/core/cluster/cluster_core_fixture.h"
@@ -101,6 +102,32 @@ TEST_F(ClusterCoreTest, AMemberIsFreeOnlyWhenItSaysSo) {
   EXPECT_EQ(State(second), PREPARING);
   Released(2, first);  // repeated: it works for the second one now
   EXPECT_EQ(core_.engaged_count(), 2);
+}
+
+// A worker that saves what it has of a job takes its time.
+TEST_F(ClusterCoreTest, WhoSavesTheJobIsWaitedFor) {
+  Join(1, WORKER, 0, 1);
+  Join(2, PS, 0, 2);
+  const std::string job = Submit(1, 1);
+  Cancel(job);
+  Released(2, job);
+  DaemonMessage saves;
+  saves.mutable_report()->set_job_id(job);
+  saves.mutable_report()->set_activity(absl::StrCat(kSavesAlone, 7));
+  for (int i = 0; i < 40; ++i) {
+    Tick(absl::Seconds(1));
+    ASSERT_THAT(Ended(), IsEmpty()) << i;
+    Beat(2);
+    core_.OnMessage(1, saves, now_, &actions_);
+  }
+  saves.mutable_report()->set_activity("evaluating");
+  for (int i = 0; i < 10; ++i) {
+    Beat(2);
+    core_.OnMessage(1, saves, now_, &actions_);
+    Tick(absl::Seconds(1));
+  }
+  EXPECT_THAT(Ended(),
+              ElementsAre("1 did not release job j-0001 within 10.0 s"));
 }
 
 TEST_F(ClusterCoreTest, WhoDoesNotReleaseLosesItsSessionAndIsStoppedAgain) {

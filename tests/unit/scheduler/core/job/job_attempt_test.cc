@@ -525,6 +525,36 @@ TEST_F(JobAttemptTest, CheckpointsMadeWhileTheSchedulerWasAwayCount) {
   EXPECT_EQ(restarted.status().checkpoints(0).attempt(), 1u);
 }
 
+// The chief saves what it has before it leaves.
+TEST_F(JobAttemptTest, TheAttemptsMembersMaySaveMoreWhileTheyLeave) {
+  StartAndRun();
+  Checkpoint(20);
+  Evaluate(1, 20);
+  Evaluate(2, 30);
+  Evaluate(3, 40);
+  Gone(kWorker, "stream closed");
+  ASSERT_EQ(state(), QUEUED);
+  EXPECT_THAT(reason(), HasSubstr("attempt 2 goes on from the checkpoint at "
+                                  "clock 20 (restart 1 of"));
+  ASSERT_EQ(job_.status().evaluations_size(), 1);
+  WorkerReport report;
+  report.set_attempt(1);
+  report.mutable_checkpoint()->set_clock(37);
+  report.mutable_checkpoint()->set_path("/c/37");
+  job_.OnLateCheckpoint(At(kChief, CHIEF, 0).member, report, &actions_);
+  EXPECT_THAT(reason(), HasSubstr("attempt 2 goes on from the checkpoint at "
+                                  "clock 37 (restart 1 of"));
+  EXPECT_EQ(job_.status().progress().clock(), 37);
+  // That of clock 30 is not made again, that of clock 40 is.
+  ASSERT_EQ(job_.status().evaluations_size(), 2);
+  EXPECT_EQ(job_.status().evaluations(1).clock(), 30);
+  Gone(kChief);
+  Gone(kPs);
+  job_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "other",
+             now_, &actions_);
+  EXPECT_EQ(Assigned().start_clock(), 37);
+}
+
 // A checkpoint of a regime that the record does not have.
 TEST_F(JobAttemptTest, LateCheckpointsBehindAnUnknownChangeDoNotCount) {
   StartAndRun();
