@@ -7,6 +7,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/model/graph/describe.h"
@@ -21,6 +22,9 @@ namespace {
 
 constexpr size_t kNamesShown = 8;
 constexpr size_t kRunningMean = 3;  // of BatchNormalization
+constexpr char kExportInTraining[] =
+    "export it with training=torch.onnx.TrainingMode.TRAINING and "
+    "do_constant_folding=False";
 
 class GapFinder {
  public:
@@ -36,6 +40,7 @@ class GapFinder {
     FindScaledEmbeddings();
     FindBlocks();
     FindInferenceMode();
+    FindExportersWeights();
     FindCornersOfFractions();
     return std::move(lines_);
   }
@@ -189,7 +194,7 @@ class GapFinder {
     int count = 0;
     std::string first;
     for (const Node& node : graph_.nodes) {
-      if (node.op_type != "BatchNormalization" || node.since_version < 14 ||
+      if (node.op_type != "BatchNormalization" ||
           !moving.contains(node.inputs[kRunningMean])) {
         continue;
       }
@@ -204,6 +209,31 @@ class GapFinder {
         Quote(first), count == 1 ? "" : ", ...",
         ") follow. To keep them, as PyTorch's eval() does, name them in "
         "model.freeze"));
+  }
+
+  // Those of operators whose weights the exporter moves in every model; others
+  // are refused (import/older_export.h).
+  void FindExportersWeights() {
+    std::vector<std::string> names;
+    for (const TrainingGraph::Parameter& parameter : training_.parameters) {
+      const std::string& name = NameOf(parameter.value);
+      if (absl::StartsWith(name, "onnx::")) names.push_back(Quote(name));
+    }
+    if (names.empty()) return;
+    const size_t count = names.size();
+    if (count > kNamesShown) {
+      names.resize(kNamesShown);
+      names.push_back("...");
+    }
+    lines_.push_back(absl::StrCat(
+        "model: PyTorch's exporter has stored ", count,
+        count == 1 ? " weight" : " weights", " under names of its own (",
+        absl::StrJoin(names, ", "),
+        "): it has transposed or reordered them, or computed them from others "
+        "(weight_norm, a mask, a product), and the file does not say which. "
+        "What it has computed is trained as if it were a weight itself, which "
+        "is not what the program trains. If the model computes weights, ",
+        kExportInTraining));
   }
 
   void FindCornersOfFractions() {

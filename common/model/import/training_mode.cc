@@ -12,7 +12,11 @@ constexpr size_t kStatisticsEnd = 5;
 
 bool IsTraining(const Graph& graph, const Node& node) {
   if (node.op_type == "BatchNormalization") {
-    return node.Int("training_mode", 0) != 0;
+    // Before opset 14 its outputs say it: in training mode it gives the running
+    // statistics, too.
+    return node.since_version < 14
+               ? node.outputs.size() > 1 && node.outputs[1] != kNoValue
+               : node.Int("training_mode", 0) != 0;
   }
   if (node.op_type != "Dropout" || node.inputs.size() <= kDropoutMode) {
     return false;

@@ -41,8 +41,9 @@ struct Found {
   std::vector<std::string> trained;
 };
 
+// `weight`: another name for 'w', which the text cannot have.
 Found FoundIn(const std::string& text, const std::vector<Note>& notes,
-              const std::string& edit = "") {
+              const std::string& edit = "", const std::string& weight = "") {
   onnx::ModelProto file;
   onnx::OnnxParser parser(text.c_str());
   const auto parsed = parser.Parse(file);
@@ -56,6 +57,10 @@ Found FoundIn(const std::string& text, const std::vector<Note>& notes,
       node.GetReflection()->MutableUnknownFields(&node)->AddLengthDelimited(
           9, entry.SerializeAsString());
     }
+  }
+  if (!weight.empty()) {
+    file.mutable_graph()->mutable_initializer(0)->set_name(weight);
+    file.mutable_graph()->mutable_node(0)->set_input(1, weight);
   }
   const JobSpec spec = WithDefaults(JobFromText(kSmallJob, kEdit + edit));
   const auto model = ParseJobModel(spec, file.SerializeAsString(), "m");
@@ -141,6 +146,42 @@ TEST(FileGapsTest, InferenceModeThatTrainsByBatchesIsSaid) {
   EXPECT_THAT(
       FoundIn(kNorm, {}, R"(model { freeze: "m" freeze: "v" })").warnings,
       ::testing::Not(::testing::Contains(HasSubstr("inference mode"))));
+}
+
+// Older files have no training_mode: one output is inference.
+TEST(FileGapsTest, InferenceModeOfOlderFilesIsSaidToo) {
+  const auto found = [](const std::string& outputs) {
+    return FoundIn(
+               absl::StrCat(R"(<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,2] x) => (float[N,2] y)
+        <float[2] s = {1,1}, float[2] m = {0,0}, float[2] v = {1,2}>
+        { y)",
+                            outputs, " = BatchNormalization(x, s, s, m, v) }"),
+               {})
+        .warnings;
+  };
+  EXPECT_THAT(found(""),
+              ElementsAre(AllOf(HasSubstr("is in inference mode"),
+                                HasSubstr("'m'"), HasSubstr("model.freeze"))));
+  EXPECT_THAT(found(", rm, rv, sm, sv"), IsEmpty());
+}
+
+// A folded weight_norm, or a weight that is only transposed: both look so.
+TEST(FileGapsTest, WeightsUnderTheExportersNamesAreTold) {
+  const auto found = [](const std::string& name) {
+    return FoundIn(R"(<ir_version: 8, opset_import: ["" : 13]>
+        g (float[N,2] x) => (float[N,2] y)
+        <float[2,2] w = {1,2,3,4}> { y = MatMul(x, w) })",
+                   {}, /*edit=*/"", name)
+        .warnings;
+  };
+  EXPECT_THAT(
+      found("onnx::MatMul_12"),
+      ElementsAre(AllOf(HasSubstr("has stored 1 weight under names of its own "
+                                  "('onnx::MatMul_12')"),
+                        HasSubstr("weight_norm"),
+                        HasSubstr("TrainingMode.TRAINING"))));
+  EXPECT_THAT(found("fc.weight"), IsEmpty());
 }
 
 // A dimension of 5 times `scale`, in a file of `producer`.
