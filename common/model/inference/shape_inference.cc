@@ -173,6 +173,31 @@ void SetToldSizes(const Node& node, const Dims& in, NodeContext* context) {
   for (const int64_t size : told) shape->add_dim()->set_dim_value(size);
 }
 
+// libonnx does not read the depth, which is the size of the new dimension.
+void SetDepth(const Node& node, const ConstantTensor* depth,
+              NodeContext* context) {
+  auto* tensor = context->getOutputType(0)->mutable_tensor_type();
+  if (!tensor->has_shape() || depth == nullptr ||
+      depth->dtype != DType::kInt64 || depth->ints().size() != 1) {
+    return;
+  }
+  const int rank = tensor->shape().dim_size();
+  int64_t axis = node.Int("axis", -1);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank || depth->ints()[0] < 1) return;
+  tensor->mutable_shape()
+      ->mutable_dim(static_cast<int>(axis))
+      ->set_dim_value(depth->ints()[0]);
+}
+
+ConstantTensor IntTensor(int64_t value) {
+  ConstantTensor tensor;
+  tensor.dtype = DType::kInt64;
+  tensor.dims = {1};
+  tensor.bytes.assign(reinterpret_cast<const char*>(&value), sizeof(value));
+  return tensor;
+}
+
 // `from` may be stretched to `to` by NumPy's rules, without stretching `to`.
 bool BroadcastsTo(absl::Span<const int64_t> from,
                   absl::Span<const int64_t> to) {
@@ -255,8 +280,12 @@ class ValueInference {
  private:
   // Sets the outputs of `node`.
   absl::Status InferNode(const Node& node, const onnx::NodeProto& file_node);
-  // Sets the output's value if the inputs' are known and no weights.
+  // Sets the outputs' values if the inputs' are known and no weights.
   absl::Status FoldNodeOutput(const Node& node);
+  absl::Status FoldSplit(const Node& node);
+  // Sets the value of `id` to what `node` computes from `inputs`.
+  absl::Status Fold(const Node& node, absl::Span<const FoldInput> inputs,
+                    ValueId id);
   // Null: not known, or trained.
   const ConstantTensor* UntrainedValue(ValueId id) const;
   // Checks that libonnx 1.12 leaves out.
@@ -344,6 +373,9 @@ absl::Status ValueInference::InferNode(const Node& node,
       *context.getOutputType(i) = *context.getInputType(3);
     }
   }
+  if (node.op_type == "OneHot") {
+    SetDepth(node, UntrainedValue(node.inputs[1]), &context);
+  }
   if (node.op_type == "ConvTranspose") {
     SetToldSizes(node, values_[node.inputs[0]].dims, &context);
   }
@@ -368,7 +400,34 @@ const ConstantTensor* ValueInference::UntrainedValue(ValueId id) const {
   return may_be_trained ? nullptr : &initializer.tensor;
 }
 
+// Each output is a slice.
+absl::Status ValueInference::FoldSplit(const Node& node) {
+  const InferredValue& in = values_[node.inputs[0]];
+  int64_t axis = node.Int("axis", 0);
+  if (axis < 0) axis += static_cast<int64_t>(in.dims.size());
+  if (axis < 0 || axis >= static_cast<int64_t>(in.dims.size())) {
+    return absl::OkStatus();
+  }
+  const ConstantTensor axes = IntTensor(axis);
+  Node slice;
+  slice.op_type = "Slice";
+  int64_t first = 0;
+  for (const ValueId id : node.outputs) {
+    if (id == kNoValue || !values_[id].known) return absl::OkStatus();
+    const int64_t end = first + values_[id].dims[axis];
+    const ConstantTensor starts = IntTensor(first), ends = IntTensor(end);
+    const FoldInput inputs[] = {{true, in.dims, UntrainedValue(node.inputs[0])},
+                                {true, starts.dims, &starts},
+                                {true, ends.dims, &ends},
+                                {true, axes.dims, &axes}};
+    SYNCLINE_RETURN_IF_ERROR(Fold(slice, inputs, id));
+    first = end;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValueInference::FoldNodeOutput(const Node& node) {
+  if (node.op_type == "Split") return FoldSplit(node);
   if (node.outputs.size() != 1 || node.outputs[0] == kNoValue) {
     return absl::OkStatus();
   }
@@ -378,7 +437,13 @@ absl::Status ValueInference::FoldNodeOutput(const Node& node) {
         id == kNoValue ? FoldInput()
                        : FoldInput{true, values_[id].dims, UntrainedValue(id)});
   }
-  InferredValue& out = values_[node.outputs[0]];
+  return Fold(node, inputs, node.outputs[0]);
+}
+
+absl::Status ValueInference::Fold(const Node& node,
+                                  absl::Span<const FoldInput> inputs,
+                                  ValueId id) {
+  InferredValue& out = values_[id];
   if (folded_bytes_ > kFoldedBytesMax) return absl::OkStatus();
   SYNCLINE_ASSIGN_OR_RETURN(auto value,
                             FoldNode(node, inputs, out.dtype, out.dims));

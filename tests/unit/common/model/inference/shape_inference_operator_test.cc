@@ -369,5 +369,31 @@ TEST(ShapeInferenceTest, StatisticsOfATrainingModel) {
   EXPECT_EQ(since["variance"], "float32[3]");
 }
 
+// libonnx leaves it open.
+TEST(ShapeInferenceTest, TheDepthIsTheSizeOfTheNewDimension) {
+  for (const char* depth : {"int64[1] d = {7}", "int64 d = {7}"}) {
+    const Inferred inferred = Infer(
+        13, absl::StrCat("(int64[2,3] i) => (y) <", depth,
+                         ", float[2] v = {0, 1}> "
+                         "{ y = OneHot(i, d, v) z = OneHot <axis = 1> (i, d, "
+                         "v) }"));
+    EXPECT_THAT(inferred.problems, IsEmpty());
+    EXPECT_EQ(inferred["y"], "float32[2,3,7]");
+    EXPECT_EQ(inferred["z"], "float32[2,7,3]");
+  }
+}
+
+// As PyTorch's exporter writes repeat_interleave: the shape is joined of parts.
+TEST(ShapeInferenceTest, PartsOfKnownValuesAreKnown) {
+  const Inferred inferred = Infer(
+      13,
+      "(float[2,1,3] x) => (y) <int64[4] all = {9, 2, 5, 3}, int64[2] parts = "
+      "{1, 3}, int64[3] each = {1, 1, 1}> { skipped, shape = Split(all, parts) "
+      "a, b, c = Split(shape, each) whole = Concat <axis = 0> (a, b, c) "
+      "y = Expand(x, whole) }");
+  EXPECT_THAT(inferred.problems, IsEmpty());
+  EXPECT_EQ(inferred["y"], "float32[2,5,3]");
+}
+
 }  // namespace
 }  // namespace syncline
