@@ -243,7 +243,12 @@ void Checkpointer::SaveAlone() {
     options_.on_saving(absl::StrCat(kSavesAlone, *clock));
   });
   const absl::Status made = MakeWhole(written.get());
-  if (!made.ok()) Fail(*clock, /*requested=*/false, made);
+  if (made.ok()) return;
+  const bool is_late = MonotonicNow() - begun > kSaveMax;
+  Fail(*clock, /*requested=*/false,
+       is_late ? absl::DeadlineExceededError(absl::StrCat(
+                     "not written within ", absl::FormatDuration(kSaveMax)))
+               : made);
 }
 
 void Checkpointer::EndSaving() {

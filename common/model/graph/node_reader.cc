@@ -137,7 +137,8 @@ void NodeReader::ReportUnsupported(const std::string& label,
   if (has_graph) {
     Problem(message,
             ": a node with a graph inside is not trained; PyTorch's exporter "
-            "writes fewer of them with dynamo=True");
+            "writes fewer of them with dynamo=True, and none where an index or "
+            "flatten() stands in place of squeeze(dim)");
     return;
   }
   const std::vector<std::string> like = OperatorsLike(node.op_type());
