@@ -808,7 +808,9 @@ TEST(PeerExchangeTest, WhoIsLeftHasTheStateBehindAClockAndSavesIt) {
     });
     for (uint32_t rank = 0; rank < job.ranks; ++rank) {
       if (rank == lost) continue;
-      EXPECT_TRUE(absl::IsUnavailable(ends[rank])) << ends[rank];
+      // All that this rank needs may have come before.
+      EXPECT_TRUE(ends[rank].ok() || absl::IsUnavailable(ends[rank]))
+          << ends[rank];
       PeerExchange& exchange = ranks[rank]->exchange();
       const std::optional<int64_t> clock = exchange.OwnClock();
       if (!began[rank]) {
