@@ -342,7 +342,7 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
       reported->OnKeptResults(member, report.activity(), actions);
     }
     if (reported != nullptr) {
-      reported->OnLateCheckpoint(member, report, actions);
+      reported->OnLateReport(member, report, now, actions);
     }
     const auto stopped = engaged_.find(session);
     if (stopped != engaged_.end() &&

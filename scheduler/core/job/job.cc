@@ -606,9 +606,12 @@ bool Job::HasWorker(const Member& member) const {
          (status_.has_evaluator() && is_same(status_.evaluator()));
 }
 
-void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
-                           ClusterActions* actions) {
-  if (!report.has_checkpoint() && !report.has_regime()) return;
+void Job::OnLateReport(const Member& member, const WorkerReport& report,
+                       absl::Time now, ClusterActions* actions) {
+  if (!report.has_checkpoint() && !report.has_regime() &&
+      !report.has_evaluation()) {
+    return;
+  }
   const bool is_queued = status_.state() == QUEUED;
   const bool is_over =
       status_.state() == FAILED || status_.state() == CANCELLED;
@@ -622,6 +625,9 @@ void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
                              report.attempt() == earlier_.attempt &&
                              IsSameProcess(earlier_.chief, member);
   if (!is_of_last && !is_of_earlier) return;
+  if (is_of_last && is_queued && report.has_evaluation()) {
+    TakeLateEvaluation(report.evaluation(), now);
+  }
   if (report.has_regime() && report.regime().error().empty() &&
       !IsKnownChange(report.regime(), status_)) {
     late_regime_of_ = report.attempt();
@@ -640,6 +646,17 @@ void Job::OnLateCheckpoint(const Member& member, const WorkerReport& report,
   if (is_queued) GoOnFromLater(was_to_start);
   actions->push_back(PersistJob{id()});
   actions->push_back(JobChanged{id()});
+}
+
+// It is the job's if the attempt's chief saves a checkpoint behind it.
+void Job::TakeLateEvaluation(Evaluation evaluation, absl::Time now) {
+  if (!abandoned_evaluations_.has_value()) return;
+  JobStatus of_attempt;
+  *of_attempt.mutable_evaluations() = *abandoned_evaluations_;
+  if (!IsNewEvaluation(evaluation, of_attempt)) return;
+  if (!evaluation.has_time()) *evaluation.mutable_time() = ToTimestamp(now);
+  AddEvaluation(std::move(evaluation), &of_attempt);
+  abandoned_evaluations_ = of_attempt.evaluations();
 }
 
 void Job::GoOnFromLater(const std::string& was_to_start) {

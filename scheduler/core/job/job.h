@@ -146,8 +146,9 @@ class Job {
   // that attempt starts from may be gone, and the one behind it knows better.
   // One behind a change of the regime that the record does not have does not
   // count.
-  void OnLateCheckpoint(const Member& member, const WorkerReport& report,
-                        ClusterActions* actions);
+  // Evaluations of that attempt count up to where the job goes on.
+  void OnLateReport(const Member& member, const WorkerReport& report,
+                    absl::Time now, ClusterActions* actions);
   void OnTick(absl::Time now, ClusterActions* actions);
   // A scheduler has started with this job, whose members an earlier one had
   // told to prepare or to run, and which are not all done: its record says who
@@ -377,6 +378,7 @@ class Job {
   // The job is QUEUED, and a later checkpoint is there than the one by which
   // its last transition says where it goes on.
   void GoOnFromLater(const std::string& was_to_start);
+  void TakeLateEvaluation(Evaluation evaluation, absl::Time now);
   void EndIfAllGone(absl::Time now, ClusterActions* actions);
   bool AllAreDone() const;
   void FailUnprepared(absl::Time now, ClusterActions* actions);

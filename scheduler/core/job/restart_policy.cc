@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_codes.h"
 #include "common/job/stop_reasons.h"
@@ -54,6 +55,36 @@ const JobTransition* LastRestart(const JobStatus& job) {
   return nullptr;
 }
 
+// The number that follows `words` in `text`; -1: none does.
+int64_t NumberBehind(absl::string_view text, absl::string_view words) {
+  const size_t at = text.rfind(words);
+  if (at == absl::string_view::npos) return -1;
+  text.remove_prefix(at + words.size());
+  int64_t number = -1;
+  const bool is_number = absl::SimpleAtoi(
+      text.substr(0, text.find_first_not_of("0123456789")), &number);
+  return is_number ? number : -1;
+}
+
+// The attempt that `last` has begun was lost where it began: at the clock that
+// the one before had saved.
+bool MadeNoStep(absl::string_view reason, const JobTransition& last) {
+  const int64_t start =
+      NumberBehind(last.reason(), "goes on from the checkpoint at clock ");
+  return start >= 0 && NumberBehind(reason, "last clock ") == start;
+}
+
+// Restarts for the same `fault`, up to now, without another one between.
+int RestartsFor(const std::string& fault, const JobStatus& job) {
+  int restarts = 0;
+  for (int i = job.transitions_size() - 1; i > 0; --i) {
+    if (!IsRestart(job, i)) continue;
+    if (FaultIn(job.transitions(i).reason()) != fault) break;
+    ++restarts;
+  }
+  return restarts;
+}
+
 }  // namespace
 
 RestartDecision DecideRestart(const JobStatus& job, absl::string_view reason,
@@ -62,7 +93,9 @@ RestartDecision DecideRestart(const JobStatus& job, absl::string_view reason,
   const RestartSpec& spec = job.spec().restart();
   const JobTransition* const last = LastRestart(job);
   const std::string fault = FaultIn(reason);
-  if (last != nullptr && !fault.empty() && FaultIn(last->reason()) == fault) {
+  // Of an attempt that has made no step one loss says little.
+  const int known = last != nullptr && MadeNoStep(reason, *last) ? 2 : 1;
+  if (!fault.empty() && RestartsFor(fault, job) >= known) {
     return {.repeated = true,
             .text = absl::StrCat(
                 "\nnot restarted: the attempt before has failed in the same "

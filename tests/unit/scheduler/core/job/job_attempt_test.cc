@@ -498,14 +498,14 @@ TEST_F(JobAttemptTest, CheckpointsMadeWhileTheSchedulerWasAwayCount) {
   Member chief = At(kChief, CHIEF, 0).member;
   Member other = At(kWorker, WORKER, 4).member;
   other.set_pid(7);
-  restarted.OnLateCheckpoint(other, report, &actions_);
+  restarted.OnLateReport(other, report, now_, &actions_);
   EXPECT_EQ(restarted.status().checkpoints(0).clock(), 20) << "not the chief";
   report.set_attempt(2);
-  restarted.OnLateCheckpoint(chief, report, &actions_);
+  restarted.OnLateReport(chief, report, now_, &actions_);
   EXPECT_EQ(restarted.status().checkpoints(0).clock(), 20)
       << "not that attempt";
   report.set_attempt(1);
-  restarted.OnLateCheckpoint(chief, report, &actions_);
+  restarted.OnLateReport(chief, report, now_, &actions_);
   ASSERT_EQ(restarted.status().checkpoints_size(), 1);
   EXPECT_EQ(restarted.status().checkpoints(0).clock(), 40);
   EXPECT_EQ(restarted.status().progress().clock(), 40);
@@ -517,9 +517,9 @@ TEST_F(JobAttemptTest, CheckpointsMadeWhileTheSchedulerWasAwayCount) {
   report.mutable_checkpoint()->set_path("/c/60");
   report.clear_deleted_checkpoints();
   report.add_deleted_checkpoints("/c/40");
-  restarted.OnLateCheckpoint(other, report, &actions_);
+  restarted.OnLateReport(other, report, now_, &actions_);
   EXPECT_EQ(restarted.status().checkpoints(0).clock(), 40) << "not the chief";
-  restarted.OnLateCheckpoint(chief, report, &actions_);
+  restarted.OnLateReport(chief, report, now_, &actions_);
   ASSERT_EQ(restarted.status().checkpoints_size(), 1);
   EXPECT_EQ(restarted.status().checkpoints(0).clock(), 60);
   EXPECT_EQ(restarted.status().checkpoints(0).attempt(), 1u);
@@ -531,23 +531,31 @@ TEST_F(JobAttemptTest, TheAttemptsMembersMaySaveMoreWhileTheyLeave) {
   Checkpoint(20);
   Evaluate(1, 20);
   Evaluate(2, 30);
-  Evaluate(3, 40);
   Gone(kWorker, "stream closed");
   ASSERT_EQ(state(), QUEUED);
   EXPECT_THAT(reason(), HasSubstr("attempt 2 goes on from the checkpoint at "
                                   "clock 20 (restart 1 of"));
   ASSERT_EQ(job_.status().evaluations_size(), 1);
+  // One that was being made when the worker was lost.
+  WorkerReport late;
+  late.set_attempt(1);
+  late.mutable_evaluation()->set_epoch(3);
+  late.mutable_evaluation()->set_clock(36);
+  job_.OnLateReport(At(kChief, CHIEF, 0).member, late, now_, &actions_);
+  EXPECT_EQ(job_.status().evaluations_size(), 1);
   WorkerReport report;
   report.set_attempt(1);
   report.mutable_checkpoint()->set_clock(37);
   report.mutable_checkpoint()->set_path("/c/37");
-  job_.OnLateCheckpoint(At(kChief, CHIEF, 0).member, report, &actions_);
+  job_.OnLateReport(At(kChief, CHIEF, 0).member, report, now_, &actions_);
   EXPECT_THAT(reason(), HasSubstr("attempt 2 goes on from the checkpoint at "
                                   "clock 37 (restart 1 of"));
   EXPECT_EQ(job_.status().progress().clock(), 37);
-  // That of clock 30 is not made again, that of clock 40 is.
-  ASSERT_EQ(job_.status().evaluations_size(), 2);
+  // Those up to there are not made again.
+  ASSERT_EQ(job_.status().evaluations_size(), 3);
   EXPECT_EQ(job_.status().evaluations(1).clock(), 30);
+  EXPECT_EQ(job_.status().evaluations(2).clock(), 36);
+  EXPECT_TRUE(job_.status().evaluations(2).has_time());
   Gone(kChief);
   Gone(kPs);
   job_.Start({At(kChief, CHIEF, 0)}, {At(kPs, PS, 7)}, std::nullopt, "other",
@@ -565,19 +573,19 @@ TEST_F(JobAttemptTest, LateCheckpointsBehindAnUnknownChangeDoNotCount) {
   failed.set_attempt(1);
   failed.mutable_regime()->mutable_regime()->set_first_clock(30);
   failed.mutable_regime()->set_error("no memory");
-  job_.OnLateCheckpoint(chief, failed, &actions_);
+  job_.OnLateReport(chief, failed, now_, &actions_);
   WorkerReport report;
   report.set_attempt(1);
   report.mutable_checkpoint()->set_clock(40);
   report.mutable_checkpoint()->set_path("/c/40");
-  job_.OnLateCheckpoint(chief, report, &actions_);
+  job_.OnLateReport(chief, report, now_, &actions_);
   EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 40);
   WorkerReport change = failed;
   change.mutable_regime()->clear_error();
-  job_.OnLateCheckpoint(chief, change, &actions_);
+  job_.OnLateReport(chief, change, now_, &actions_);
   report.mutable_checkpoint()->set_clock(60);
   report.mutable_checkpoint()->set_path("/c/60");
-  job_.OnLateCheckpoint(chief, report, &actions_);
+  job_.OnLateReport(chief, report, now_, &actions_);
   EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 40);
 }
 
@@ -595,12 +603,12 @@ TEST_F(JobAttemptTest, ARepeatedChangeIsNoLateOne) {
   job_.OnReport(kChief, change, now_, &actions_);
   Gone(kWorker, "stream closed");
   const Member chief = At(kChief, CHIEF, 0).member;
-  job_.OnLateCheckpoint(chief, change, &actions_);
+  job_.OnLateReport(chief, change, now_, &actions_);
   WorkerReport report;
   report.set_attempt(1);
   report.mutable_checkpoint()->set_clock(40);
   report.mutable_checkpoint()->set_path("/c/40");
-  job_.OnLateCheckpoint(chief, report, &actions_);
+  job_.OnLateReport(chief, report, now_, &actions_);
   EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 40);
 }
 
@@ -622,7 +630,7 @@ TEST_F(JobAttemptTest, LateCheckpointsBehindALostChangeDoNotCount) {
   report.set_attempt(1);
   report.mutable_checkpoint()->set_clock(40);
   report.mutable_checkpoint()->set_path("/c/40");
-  job_.OnLateCheckpoint(At(kChief, CHIEF, 0).member, report, &actions_);
+  job_.OnLateReport(At(kChief, CHIEF, 0).member, report, now_, &actions_);
   EXPECT_EQ(job_.status().checkpoints().rbegin()->clock(), 20);
 }
 
@@ -640,7 +648,7 @@ TEST_F(JobAttemptTest, CheckpointsMadeWhileTheMembersLeaveCount) {
   report.add_deleted_checkpoints("/c/20");
   const Member chief = At(kChief, CHIEF, 0).member;
   actions_.clear();
-  job_.OnLateCheckpoint(chief, report, &actions_);
+  job_.OnLateReport(chief, report, now_, &actions_);
   ASSERT_EQ(job_.status().checkpoints_size(), 1);
   EXPECT_EQ(job_.status().checkpoints(0).path(), "/c/40");
   EXPECT_EQ(job_.status().progress().clock(), 40);
@@ -653,14 +661,14 @@ TEST_F(JobAttemptTest, CheckpointsMadeWhileTheMembersLeaveCount) {
   EXPECT_EQ(Assigned().start_clock(), 40);
   // Another attempt has begun.
   report.mutable_checkpoint()->set_clock(60);
-  job_.OnLateCheckpoint(chief, report, &actions_);
+  job_.OnLateReport(chief, report, now_, &actions_);
   EXPECT_EQ(job_.status().checkpoints_size(), 1);
   // A job that has ended can be resumed, so its latest one is to be known.
   job_.Cancel("", now_, &actions_);
   report.set_attempt(2);
   report.add_deleted_checkpoints("/c/40");
   report.mutable_checkpoint()->set_path("/c/60");
-  job_.OnLateCheckpoint(chief, report, &actions_);
+  job_.OnLateReport(chief, report, now_, &actions_);
   ASSERT_EQ(job_.status().checkpoints_size(), 1);
   EXPECT_EQ(job_.status().checkpoints(0).path(), "/c/60");
 }

@@ -100,8 +100,8 @@ TEST_F(JobEvaluationsTest, ACheckpointThatTheJobHasGoneBackFromIsNotScored) {
   }
   ASSERT_TRUE(job.IsWaiting());
   Begin(&job);
-  job.OnLateCheckpoint(At(kChief, CHIEF, 0).member, Made(40, /*attempt=*/1),
-                       &actions_);
+  job.OnLateReport(At(kChief, CHIEF, 0).member, Made(40, /*attempt=*/1), now_,
+                   &actions_);
   ASSERT_EQ(job.status().checkpoints_size(), 2);
   actions_.clear();
   Run(&job);

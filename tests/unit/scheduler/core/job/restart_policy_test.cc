@@ -57,6 +57,20 @@ class RestartPolicyTest : public ::testing::Test {
   JobStatus job_;
 };
 
+// The attempt has begun at the clock at which the one before was lost, because
+// its chief had saved that.
+TEST_F(RestartPolicyTest, AMemberMayBeLostTwiceBeforeAStep) {
+  AddRestart(kStart, /*clock=*/4);
+  EXPECT_TRUE(Decide(kStart, /*clock=*/4).restarts);
+  AddRestart(kStart, /*clock=*/4);
+  const RestartDecision third = Decide(kStart, /*clock=*/4);
+  EXPECT_FALSE(third.restarts);
+  EXPECT_TRUE(third.repeated);
+  // Behind a step once is enough.
+  AddRestart(kStart, /*clock=*/9);
+  EXPECT_TRUE(Decide(kStart, /*clock=*/9).repeated);
+}
+
 // Neither the limit nor the backoff, nor what the last failure is compared
 // with.
 TEST_F(RestartPolicyTest, APlannedMoveIsNoRestart) {
