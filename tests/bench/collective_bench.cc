@@ -120,6 +120,9 @@ absl::Status RunCollectiveBench(const BenchOptions& options, Report* report) {
   const absl::Span<const Load> loads =
       options.smoke ? absl::MakeSpan(kSmokeLoads) : absl::MakeSpan(kLoads);
   const int repetitions = options.smoke ? 1 : options.repetitions;
+  if (options.smoke) {
+    setenv("SYNCLINE_ALLREDUCE_TIMES_MAX", "50", /*overwrite=*/1);
+  }
   std::vector<std::string> elements;
   for (const Load& load : loads) {
     elements.push_back(absl::StrCat(load.elements));

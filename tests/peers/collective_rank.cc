@@ -40,6 +40,13 @@
 namespace syncline::worker {
 namespace {
 
+// Of one number of elements. `syncline-bench collective --smoke` sets fewer.
+size_t TimesMax() {
+  const char* const text = std::getenv("SYNCLINE_ALLREDUCE_TIMES_MAX");
+  return text != nullptr ? std::max(6ul, std::strtoul(text, nullptr, 10))
+                         : 4000;
+}
+
 struct Flags {
   std::string dir;
   uint32_t rank = 0;
@@ -124,7 +131,7 @@ absl::Status Time(Collectives* collectives, const Flags& flags, size_t count,
   AlignedFloats values(count);
   std::fill(values.span().begin(), values.span().end(), 1e-30f);
   const int times = static_cast<int>(
-      std::clamp<size_t>((size_t{64} << 20) / (count + 1), 6, 4000));
+      std::clamp<size_t>((size_t{64} << 20) / (count + 1), 6, TimesMax()));
   std::vector<double> seconds;
   for (int i = 0; i < times; ++i) {
     const absl::Time start = MonotonicNow();

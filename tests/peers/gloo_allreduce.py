@@ -21,6 +21,9 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
+# Of one number of elements. `syncline-bench collective --smoke` sets fewer.
+TIMES_MAX = int(os.environ.get("SYNCLINE_ALLREDUCE_TIMES_MAX", "4000"))
+
 
 def main(folder, rank, ranks, counts):
     torch.set_num_threads(1)
@@ -35,7 +38,7 @@ def main(folder, rank, ranks, counts):
             sys.exit("a wrong sum")
         values.fill_(1e-30)
         seconds = []
-        for _ in range(max(6, min(4000, (64 << 20) // (count + 1)))):
+        for _ in range(max(6, min(TIMES_MAX, (64 << 20) // (count + 1)))):
             start = time.perf_counter()
             distributed.all_reduce(values)
             seconds.append(time.perf_counter() - start)

@@ -11,6 +11,17 @@
 #include <cstdlib>
 #include <vector>
 
+namespace {
+
+// Of one number of elements. `syncline-bench collective --smoke` sets fewer.
+size_t TimesMax() {
+  const char* const text = std::getenv("SYNCLINE_ALLREDUCE_TIMES_MAX");
+  return text != nullptr ? std::max(6ul, std::strtoul(text, nullptr, 10))
+                         : 4000;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank = 0;
@@ -36,7 +47,7 @@ int main(int argc, char** argv) {
     }
     std::fill(values.begin(), values.end(), 1e-30f);
     const int times = static_cast<int>(
-        std::clamp<size_t>((size_t{64} << 20) / (count + 1), 6, 4000));
+        std::clamp<size_t>((size_t{64} << 20) / (count + 1), 6, TimesMax()));
     std::vector<double> seconds;
     for (int i = 0; i < times; ++i) {
       const double start = MPI_Wtime();
