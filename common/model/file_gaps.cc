@@ -211,8 +211,8 @@ class GapFinder {
         "model.freeze"));
   }
 
-  // Those of operators whose weights the exporter moves in every model; others
-  // are refused (import/older_export.h).
+  // Weights of operators whose weights the exporter moves in every model. Other
+  // weights under its names are refused (import/older_export.h).
   void FindExportersWeights() {
     std::vector<std::string> names;
     for (const TrainingGraph::Parameter& parameter : training_.parameters) {

@@ -40,7 +40,8 @@
 namespace syncline::worker {
 namespace {
 
-// Of one number of elements. `syncline-bench collective --smoke` sets fewer.
+// The most all-reduces of one size; `syncline-bench collective --smoke` sets
+// fewer.
 size_t TimesMax() {
   const char* const text = std::getenv("SYNCLINE_ALLREDUCE_TIMES_MAX");
   return text != nullptr ? std::max(6ul, std::strtoul(text, nullptr, 10))

@@ -21,7 +21,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-# Of one number of elements. `syncline-bench collective --smoke` sets fewer.
+# The most all-reduces of one size; `syncline-bench collective --smoke` sets fewer.
 TIMES_MAX = int(os.environ.get("SYNCLINE_ALLREDUCE_TIMES_MAX", "4000"))
 
 

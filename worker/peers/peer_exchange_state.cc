@@ -522,8 +522,8 @@ std::unique_ptr<CheckpointWriting> PeerExchange::OpenCheckpoint(
 }
 
 std::optional<int64_t> PeerExchange::OwnClock() const {
-  // What other ranks have dropped since the last checkpoint is not known here,
-  // nor whether others go on by another strategy.
+  // This rank does not know what others have dropped since the last checkpoint,
+  // nor whether they go on by another strategy.
   if (!options_.replicates || checkpoints_ == nullptr ||
       !reduction_.status().ok() || reduction_.drops_blocks() ||
       announced_switch_.has_value()) {

@@ -344,6 +344,7 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
     if (reported != nullptr) {
       reported->OnLateReport(member, report, now, actions);
     }
+    // A chief that saves the job is given more time to leave it.
     const auto stopped = engaged_.find(session);
     if (stopped != engaged_.end() &&
         stopped->second.release_by != absl::InfiniteFuture() &&

@@ -648,7 +648,7 @@ void Job::OnLateReport(const Member& member, const WorkerReport& report,
   actions->push_back(JobChanged{id()});
 }
 
-// It is the job's if the attempt's chief saves a checkpoint behind it.
+// A late evaluation counts if the chief saves a checkpoint behind it.
 void Job::TakeLateEvaluation(Evaluation evaluation, absl::Time now) {
   if (!abandoned_evaluations_.has_value()) return;
   JobStatus of_attempt;
@@ -667,7 +667,7 @@ void Job::GoOnFromLater(const std::string& was_to_start) {
   *reason = absl::StrReplaceAll(
       *reason, {{absl::StrCat(" goes on ", was_to_start, " ("),
                  absl::StrCat(" goes on ", StartText(status_), " (")}});
-  // Up to there none is made again.
+  // Evaluations up to there are not made again.
   if (!abandoned_evaluations_.has_value()) return;
   *status_.mutable_evaluations() = *abandoned_evaluations_;
   ForgetEvaluations(start_clock, &status_);

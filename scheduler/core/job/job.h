@@ -423,7 +423,8 @@ class Job {
     Member chief = {};
   };
   Earlier earlier_;
-  // Those of the job when it was last abandoned, of this scheduler's time.
+  // The evaluations of the job when it was last abandoned, in this scheduler's
+  // time; unset: it was not.
   std::optional<google::protobuf::RepeatedPtrField<Evaluation>>
       abandoned_evaluations_;
   // The last attempt whose chief has told too late of a change of the regime;

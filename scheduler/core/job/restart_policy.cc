@@ -93,7 +93,7 @@ RestartDecision DecideRestart(const JobStatus& job, absl::string_view reason,
   const RestartSpec& spec = job.spec().restart();
   const JobTransition* const last = LastRestart(job);
   const std::string fault = FaultIn(reason);
-  // Of an attempt that has made no step one loss says little.
+  // One loss says little of an attempt that has made no step.
   const int known = last != nullptr && MadeNoStep(reason, *last) ? 2 : 1;
   if (!fault.empty() && RestartsFor(fault, job) >= known) {
     return {.repeated = true,

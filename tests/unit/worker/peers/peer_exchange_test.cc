@@ -762,8 +762,8 @@ bool HasState(const Job& job, const Expected& expected, int64_t clock,
   return true;
 }
 
-// Whoever is left knows behind which clock its state is, and saves it. Unless
-// values change together, it may be behind none.
+// A rank that loses another knows which clock its state is behind, and saves
+// it. Unless values change together, the state may be behind none.
 TEST(PeerExchangeTest, WhoIsLeftHasTheStateBehindAClockAndSavesIt) {
   int whole = 0;
   for (int seed = 0; seed < SeedCount(400); ++seed) {
@@ -807,7 +807,7 @@ TEST(PeerExchangeTest, WhoIsLeftHasTheStateBehindAClockAndSavesIt) {
     });
     for (uint32_t rank = 0; rank < job.ranks; ++rank) {
       if (rank == lost) continue;
-      // All that this rank needs may have come before.
+      // A rank may have all that it needs of the step before the other dies.
       EXPECT_TRUE(ends[rank].ok() || absl::IsUnavailable(ends[rank]))
           << ends[rank];
       PeerExchange& exchange = ranks[rank]->exchange();
@@ -821,7 +821,7 @@ TEST(PeerExchangeTest, WhoIsLeftHasTheStateBehindAClockAndSavesIt) {
         EXPECT_FALSE(job.applies_together) << "rank " << rank;
         continue;
       }
-      // What the dead rank had sent of the clock before may not have come.
+      // Messages of the clock before, from the dead rank, may not have come.
       EXPECT_GE(*clock, last - 1);
       EXPECT_LE(*clock, last + 1);
       EXPECT_TRUE(HasState(job, expected, *clock, exchange.reduction()))
