@@ -51,6 +51,11 @@ enum class BlockEncoding : uint8_t {
 inline constexpr size_t kCompressedElementsMax = 1 << 18;
 inline constexpr uint32_t kCompressionGroupMin = 32;
 inline constexpr uint32_t kCompressionGroupMax = 65'536;
+// Bytes of a block of `count` elements, at most: kBitmap with all of them.
+constexpr size_t CompressedBytesMax(size_t count) {
+  constexpr size_t kHeadAndPadding = 16;
+  return kHeadAndPadding + (count + 7) / 8 + count * sizeof(float);
+}
 
 // --- Encoders. All append one block of 1..kCompressedElementsMax elements to
 // `out`. Deterministic: the bytes are a function of the arguments alone. ---

@@ -16,7 +16,7 @@
 #include "common/base/random.h"
 #include "common/wire/block_map.h"
 #include "common/wire/compression.h"
-#include "worker/client/gradient_compressor.h"
+#include "worker/exchange/gradient_compressor.h"
 
 namespace syncline::worker {
 namespace {

@@ -103,7 +103,7 @@ LAYERS = {
     # What a rank needs of the others, by any way. Those who train and evaluate know
     # this room, and not the ways behind it.
     "worker/exchange": ["common/base", "common/system", "common/cuts",
-                        "common/regime",
+                        "common/regime", "common/wire", "kernels/optimizer",
                         "worker/embedding", "worker/compute", "worker/ops/."],
     # Messages between ranks, and what is summed with them.
     "worker/collectives": ["common/base", "common/system", "common/job", "common/rpc",

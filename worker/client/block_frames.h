@@ -16,7 +16,7 @@
 #include "grpcpp/support/slice.h"
 #include "proto/parameter_server.pb.h"
 #include "worker/client/chunk_builder.h"
-#include "worker/client/gradient_compressor.h"
+#include "worker/exchange/gradient_compressor.h"
 
 namespace syncline::worker {
 

@@ -7,7 +7,7 @@
 
 #include "common/cuts/cut_coordinator.h"
 #include "common/regime/regime_schedule.h"
-#include "worker/client/gradient_compressor.h"
+#include "worker/exchange/gradient_compressor.h"
 
 namespace syncline::worker {
 

@@ -5,13 +5,13 @@
 
 #include "common/wire/block_map.h"
 #include "worker/client/answer_log.h"
-#include "worker/client/gradient_compressor.h"
 #include "worker/client/header_encoder.h"
 #include "worker/client/pushed_step.h"
-#include "worker/client/transfer_counts.h"
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/dense_tensors.h"
+#include "worker/exchange/gradient_compressor.h"
+#include "worker/exchange/transfer_counts.h"
 
 namespace syncline::worker {
 

@@ -10,7 +10,7 @@
 #include "common/job/step_limits.h"
 #include "common/wire/frame.h"
 #include "worker/client/checkpoint_calls.h"
-#include "worker/client/gradient_norm.h"
+#include "worker/exchange/gradient_norm.h"
 
 namespace syncline::worker {
 namespace {

@@ -26,15 +26,15 @@
 #include "worker/client/client_context.h"
 #include "worker/client/cut_calls.h"
 #include "worker/client/dense_steps.h"
-#include "worker/client/gradient_compressor.h"
 #include "worker/client/header_encoder.h"
 #include "worker/client/pushed_step.h"
 #include "worker/client/row_steps.h"
-#include "worker/client/transfer_counts.h"
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/client/transport/fanout_call.h"
 #include "worker/exchange/dense_tensors.h"
+#include "worker/exchange/gradient_compressor.h"
 #include "worker/exchange/parameter_exchange.h"
+#include "worker/exchange/transfer_counts.h"
 
 namespace syncline::worker {
 

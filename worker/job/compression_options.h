@@ -6,7 +6,7 @@
 #include "common/model/training_graph.h"
 #include "common/regime/regime_schedule.h"
 #include "proto/job_spec.pb.h"
-#include "worker/client/gradient_compressor.h"
+#include "worker/exchange/gradient_compressor.h"
 
 namespace syncline::worker {
 

@@ -16,7 +16,6 @@
 #include "common/system/memory_claim.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
-#include "worker/client/transfer_counts.h"
 #include "worker/compute/executor.h"
 #include "worker/compute/late_gradient.h"
 #include "worker/compute/local_updater.h"
@@ -26,6 +25,7 @@
 #include "worker/data/reading/read_watch.h"
 #include "worker/embedding/checkpoint_rows.h"
 #include "worker/embedding/job_rows.h"
+#include "worker/exchange/transfer_counts.h"
 
 namespace syncline::worker {
 

@@ -6,8 +6,8 @@
 #include "absl/time/time.h"
 #include "common/base/mutex.h"
 #include "proto/job.pb.h"
-#include "worker/client/transfer_counts.h"
 #include "worker/data/epochs.h"
+#include "worker/exchange/transfer_counts.h"
 
 namespace syncline::worker {
 

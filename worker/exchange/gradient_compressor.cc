@@ -1,4 +1,4 @@
-#include "worker/client/gradient_compressor.h"
+#include "worker/exchange/gradient_compressor.h"
 
 #include <algorithm>
 #include <bit>
@@ -61,8 +61,10 @@ bool AddMomentum(const float* g, float scale, float ratio, float momentum,
   return true;
 }
 
-// Of a tensor of `count` elements without any block that stays whole, at most.
-uint64_t EncodedBytes(const GradientCompression& compression, uint64_t count) {
+// Of `count` elements of a tensor of `all` without any block that stays whole,
+// at most.
+uint64_t BytesWithoutWhole(const GradientCompression& compression,
+                           uint64_t count, uint64_t all) {
   switch (compression.kind) {
     case Kind::kInt8:  // a scale for at least 32 elements
       return count + count / 8;
@@ -70,7 +72,8 @@ uint64_t EncodedBytes(const GradientCompression& compression, uint64_t count) {
       return count / 4 + count / 8;
     default:  // a float for each one that is sent, a bit for each element
       return count / 8 +
-             sizeof(float) * compression.ElementsAt(/*clock=*/0, count);
+             sizeof(float) * std::min<uint64_t>(count, compression.ElementsAt(
+                                                           /*clock=*/0, all));
   }
 }
 
@@ -120,7 +123,7 @@ uint64_t GradientCompressor::StateBytes(const Options& options,
     const bool is_mean = IsRunningMean(options, i);
     encoded += is_mean || options.sends_non_finite
                    ? count * sizeof(float)
-                   : EncodedBytes(options.compression, count);
+                   : BytesWithoutWhole(options.compression, count, count);
     if (is_mean) continue;
     state += kept * count;
     largest = std::max(largest, count);
@@ -135,6 +138,29 @@ uint64_t GradientCompressor::StateBytes(const Options& options,
     found = (largest + 2 * chosen) * sizeof(uint32_t);
   }
   return state + 2 * encoded + found;
+}
+
+uint64_t GradientCompressor::EncodedBytes(const Options& options,
+                                          const BlockMap& map, uint32_t shard) {
+  std::vector<uint64_t> here;
+  std::vector<uint64_t> all;
+  for (const Block& block : map.blocks()) {
+    if (block.tensor >= all.size()) {
+      here.resize(block.tensor + 1);
+      all.resize(block.tensor + 1);
+    }
+    all[block.tensor] += static_cast<uint64_t>(block.count);
+    if (block.shard == shard) {
+      here[block.tensor] += static_cast<uint64_t>(block.count);
+    }
+  }
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    bytes += IsRunningMean(options, i) || options.sends_non_finite
+                 ? here[i] * sizeof(float)
+                 : BytesWithoutWhole(options.compression, here[i], all[i]);
+  }
+  return bytes;
 }
 
 void GradientCompressor::BeginStep(int64_t clock, uint64_t samples) {

@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_GRADIENT_NORM_H_
-#define SYNCLINE_WORKER_CLIENT_GRADIENT_NORM_H_
+#ifndef SYNCLINE_WORKER_EXCHANGE_GRADIENT_NORM_H_
+#define SYNCLINE_WORKER_EXCHANGE_GRADIENT_NORM_H_
 
 #include <cstdint>
 #include <string>
@@ -39,4 +39,4 @@ bool RowsAreFinite(absl::Span<RowBatch* const> rows, ElementType wire_type);
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_GRADIENT_NORM_H_
+#endif  // SYNCLINE_WORKER_EXCHANGE_GRADIENT_NORM_H_

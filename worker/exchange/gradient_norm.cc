@@ -1,4 +1,4 @@
-#include "worker/client/gradient_norm.h"
+#include "worker/exchange/gradient_norm.h"
 
 #include <cmath>
 #include <cstddef>

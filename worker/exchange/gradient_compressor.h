@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_CLIENT_GRADIENT_COMPRESSOR_H_
-#define SYNCLINE_WORKER_CLIENT_GRADIENT_COMPRESSOR_H_
+#ifndef SYNCLINE_WORKER_EXCHANGE_GRADIENT_COMPRESSOR_H_
+#define SYNCLINE_WORKER_EXCHANGE_GRADIENT_COMPRESSOR_H_
 
 #include <cstdint>
 #include <string>
@@ -63,6 +63,10 @@ class GradientCompressor {
   // of the map; 0 where `options` compress nothing.
   static uint64_t StateBytes(const Options& options,
                              absl::Span<const TensorSize> tensors);
+  // Bytes of one encoded gradient that are of a shard of `map`, at most; some
+  // bytes a block are not counted. REQUIRES: `options` compress.
+  static uint64_t EncodedBytes(const Options& options, const BlockMap& map,
+                               uint32_t shard);
 
   // Before the first tensor of a step with `samples` > 0. Without effect if
   // that step is open already: it is sent again, to other shards.
@@ -128,4 +132,4 @@ class GradientCompressor {
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_CLIENT_GRADIENT_COMPRESSOR_H_
+#endif  // SYNCLINE_WORKER_EXCHANGE_GRADIENT_COMPRESSOR_H_

@@ -2,7 +2,7 @@
 // is named. Method: small gradients with known squares, values at the edge of a
 // narrow type.
 
-#include "worker/client/gradient_norm.h"
+#include "worker/exchange/gradient_norm.h"
 
 #include <cmath>
 #include <limits>

@@ -3,7 +3,7 @@
 // Method: random gradients of tensors of one, few and many elements through
 // each kind, decoded as a ps does.
 
-#include "worker/client/gradient_compressor.h"
+#include "worker/exchange/gradient_compressor.h"
 
 #include <algorithm>
 #include <cmath>
