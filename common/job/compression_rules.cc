@@ -2,6 +2,7 @@
 
 #include "common/job/job_spec_fields.h"
 #include "common/job/local_rules.h"
+#include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
 
 namespace syncline {
@@ -59,7 +60,8 @@ void CheckDgc(const O& optimizer, Problems* problems) {
   if (optimizer.kind() == O::MOMENTUM && optimizer.weight_decay() != 0) {
     problems->Add("optimizer.weight_decay",
                   "does not go with compression DGC and MOMENTUM: the decay is "
-                  "at the ps, behind the momentum of the workers; use TOP_K");
+                  "where gradients are added up, behind the momentum of the "
+                  "workers; use TOP_K");
   }
 }
 
@@ -82,11 +84,6 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
   }
   CheckFields(compression, problems);
   if (kind == C::NONE) return;
-  if (!IsOneOf(spec.strategy(), {STRATEGY_UNSPECIFIED, PARAMETER_SERVER})) {
-    problems->Add("compression", C::Kind_Name(kind), " is not built for ",
-                  Strategy_Name(spec.strategy()),
-                  " yet; leave it out, or use PARAMETER_SERVER");
-  }
   if (!IsOneOf(spec.consistency().mode(),
                {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC,
                 ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC,
@@ -113,7 +110,15 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
                   ": the norm would be of what is left of the gradient; DGC "
                   "clips before it compresses");
   }
-  if (kind == C::DGC) CheckDgc(spec.optimizer(), problems);
+  if (kind != C::DGC) return;
+  CheckDgc(spec.optimizer(), problems);
+  if (spec.optimizer().clip_norm() != 0 && FreesGradients(spec)) {
+    problems->Add("optimizer.clip_norm",
+                  "does not go with compression DGC and sharding.stage ",
+                  spec.sharding().stage(),
+                  ": its norm is known once all gradients are there, and that "
+                  "stage frees each as it is computed; use stage 1");
+  }
 }
 
 void FillCompression(JobSpec* spec) {
@@ -133,8 +138,10 @@ std::string CompressionNote(const JobSpec& spec) {
   if (!Compresses(spec)) return "";
   const C::Kind kind = spec.compression().kind();
   std::string note = absl::StrCat(
-      "compression ", C::Kind_Name(kind),
-      ": of dense gradients, not of values, rows of tables and running means");
+      "compression ", C::Kind_Name(kind), ": of dense gradients, not of ",
+      spec.strategy() == ALL_REDUCE || spec.strategy() == HYBRID ? "their sums"
+                                                                 : "values",
+      ", rows of tables and running means");
   if (kind == C::TERNGRAD) return note;
   absl::StrAppend(
       &note, "; checkpoints have no residuals: a resumed job ",

@@ -18,8 +18,8 @@ inline bool Compresses(const JobSpec& spec) {
          spec.compression().kind() > CompressionSpec::NONE;
 }
 
-// True if workers apply momentum and clip_norm before they compress: the ps
-// then does neither.
+// True if workers apply momentum and clip_norm before they compress: the
+// owners of parameters then do neither.
 inline bool WorkersHaveMomentum(const JobSpec& spec) {
   return Compresses(spec) && spec.compression().kind() == CompressionSpec::DGC;
 }

@@ -7,9 +7,9 @@
 
 namespace syncline {
 
-// How dense gradients are compressed on their way to the ps: CompressionSpec of
-// proto/job_spec.proto, with its defaults filled in. Rows of tables and running
-// means never are.
+// How dense gradients are compressed on their way to their owner:
+// CompressionSpec of proto/job_spec.proto, with its defaults filled in. Rows of
+// tables and running means never are.
 struct GradientCompression {
   // The numbers of CompressionSpec::Kind.
   enum class Kind { kNone = 1, kInt8, kTopK, kDgc, kTernGrad };

@@ -205,10 +205,6 @@ absl::Status CheckWithSpec(const std::string& field,
     return Refuse(absl::StrCat(field, ".wire_type"),
                   "SHARDED is for float32 where a job has not begun with it");
   }
-  if (!regime.has_ps() && regime.compression.any()) {
-    return Refuse(absl::StrCat(field, ".compression"),
-                  absl::StrCat("is not built for ", Strategy_Name(strategy)));
-  }
   if (IsLocal(spec) && !regime.sync()) {
     return Refuse(mode_field, absl::StrCat(mode, ", but the job's is LOCAL"));
   }

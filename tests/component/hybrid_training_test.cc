@@ -106,6 +106,16 @@ TEST_F(HybridTrainingTest, SixteenBitsOnTheWire) {
   }
 }
 
+// Dense gradients alone are compressed, rows never.
+TEST_F(HybridTrainingTest, CompressedGradients) {
+  const auto whole = Train(3, 1, MixedSpec());
+  JobSpec spec = MixedSpec();
+  spec.mutable_compression()->set_kind(CompressionSpec::INT8);
+  const auto by_ps = Train(3, 1, spec);
+  ExpectTheSame(Train(3, 2, Hybrid(spec)), by_ps);
+  EXPECT_NE(by_ps.weights, whole.weights) << "nothing was rounded";
+}
+
 // A worker alone reduces with nobody.
 TEST_F(HybridTrainingTest, OneWorkerTrainsToo) {
   ExpectTheSame(Train(1, 2, Hybrid(MixedSpec())), Train(1, 2, MixedSpec()));

@@ -1,7 +1,7 @@
 // Goal: jobs without ps end with the bits of jobs with ps: parameters,
 // evaluations and what was skipped are the same for ALL_REDUCE, SHARDED and
-// PARAMETER_SERVER, for any number of ranks; with 16 bits on the wire, for
-// ALL_REDUCE and PARAMETER_SERVER. Method: workers in this process,
+// PARAMETER_SERVER, for any number of ranks, with 16 bits on the wire and with
+// compressed gradients. Method: workers in this process,
 // with two ps over real gRPC, and without ps over InProcessPeers; the files of
 // trained weights are compared byte for byte.
 
@@ -288,6 +288,49 @@ TEST_F(PeerTrainingTest, SixteenBitsRoundWhatIsTrainedAndNotTheModel) {
     }
   }
   EXPECT_GT(not_bfloat16, 1000);
+}
+
+TEST_F(PeerTrainingTest, CompressedGradients) {
+  struct Case {
+    const char* job;
+    uint32_t workers;
+  };
+  for (const Case& of :
+       {Case{"optimizer { kind: ADAM } compression { kind: INT8 }", 3},
+        Case{"optimizer { kind: LAMB } compression { kind: TOP_K fraction: 0.1 "
+             "} wire_type: WIRE_BFLOAT16",
+             2},
+        Case{"optimizer { kind: MOMENTUM momentum: 0.5 } compression { kind: "
+             "DGC fraction: 0.05 warmup_clocks: 5 } non_finite: SKIP_STEP",
+             2},
+        Case{"optimizer { kind: SGD } compression { kind: TERNGRAD }", 4}}) {
+    SCOPED_TRACE(of.job);
+    JobSpec spec = NormalisedDigits();
+    JobSpec edit;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(of.job, &edit));
+    spec.clear_optimizer();
+    spec.MergeFrom(edit);
+    ExpectTheSame(spec, kNormalised, {of.workers});
+  }
+}
+
+// Before it is compressed, each rank's gradient is clipped as a whole.
+TEST_F(PeerTrainingTest, CompressedGradientsThatAreClipped) {
+  JobSpec spec = Digits();
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "kind: MOMENTUM momentum: 0.5 clip_norm: 0.1", spec.mutable_optimizer()));
+  spec.mutable_compression()->set_kind(CompressionSpec::DGC);
+  const std::string model = MlpModel(784, 32, 10);
+  const auto with_ps = Train(3, PARAMETER_SERVER, spec, model);
+  ASSERT_EQ(with_ps.status, absl::OkStatus());
+  for (const Strategy strategy : {ALL_REDUCE, SHARDED}) {
+    const auto without = Train(3, strategy, spec, model);
+    ASSERT_EQ(without.status, absl::OkStatus());
+    EXPECT_EQ(without.weights, with_ps.weights) << Strategy_Name(strategy);
+  }
+  spec.mutable_optimizer()->set_clip_norm(1000);
+  EXPECT_NE(Train(3, ALL_REDUCE, spec, model).weights, with_ps.weights)
+      << "nothing was clipped";
 }
 
 // --- Gradients that are not finite ---

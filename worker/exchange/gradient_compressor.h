@@ -31,7 +31,8 @@ namespace syncline::worker {
 // would.
 //
 // Running means stay whole, and out of the residuals. So does every block that
-// is not finite, so that the ps finds it and does as the job's policy says. The
+// is not finite, so that its owner finds it and does as the job's policy says.
+// The
 // residuals of such a block stay as they are.
 //
 // A step of which no gradient is applied must not change them either. In a job

@@ -10,6 +10,7 @@ namespace syncline::worker {
 
 GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
                                                 const RegimeSchedule& regimes,
+                                                const TrainingGraph& training,
                                                 uint32_t rank) {
   GradientCompressor::Options options;
   // One for all clocks: a job that compresses keeps its regime.
@@ -25,17 +26,17 @@ GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
       regimes.AnySync() && GradientPolicyOf(spec) == OnNonFinite::kSkipStep;
   options.sends_non_finite = options.may_be_undone ||
                              GradientPolicyOf(spec) == OnNonFinite::kDropBlock;
+  for (const TrainingGraph::Parameter& parameter : training.parameters) {
+    options.running_means.push_back(parameter.momentum.has_value());
+  }
   return options;
 }
 
 uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
                           const TrainingGraph& training) {
-  GradientCompressor::Options options =
-      CompressorOptionsOf(spec, regimes, /*rank=*/0);
-  for (const TrainingGraph::Parameter& parameter : training.parameters) {
-    options.running_means.push_back(parameter.momentum.has_value());
-  }
-  return GradientCompressor::StateBytes(options, TensorSizesOf(training));
+  return GradientCompressor::StateBytes(
+      CompressorOptionsOf(spec, regimes, training, /*rank=*/0),
+      TensorSizesOf(training));
 }
 
 double ClipBeforeCompression(const JobSpec& spec, int workers) {

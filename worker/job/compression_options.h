@@ -11,13 +11,14 @@
 namespace syncline::worker {
 
 // How a rank of the job compresses its gradients; kNone where it does not.
-// REQUIRES: `spec` has its defaults; `regimes` are the job's.
+// REQUIRES: `spec` has its defaults; `regimes` and `training` are the job's.
 GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
                                                 const RegimeSchedule& regimes,
+                                                const TrainingGraph& training,
                                                 uint32_t rank);
 
 // Bytes of the host that compression takes of a rank of the job, at most; 0
-// where the job does not compress. REQUIRES: as above; `training` is the job's.
+// where the job does not compress. REQUIRES: as above.
 uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
                           const TrainingGraph& training);
 

@@ -132,8 +132,10 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.leases = LeasesData(job.spec());
   options.has_tables = job.rows != nullptr;
   options.on_non_finite = GradientPolicyOf(job.spec());
-  if (!job.is_evaluator()) {
-    options.compressor = CompressorOptionsOf(job.spec(), job.regimes, job.rank);
+  // In HYBRID the ps have no dense tensor.
+  if (!job.is_evaluator() && job.spec().strategy() != HYBRID) {
+    options.compressor =
+        CompressorOptionsOf(job.spec(), job.regimes, job.training, job.rank);
     options.clip_before_compression =
         ClipBeforeCompression(job.spec(), job.assignment.workers_size());
   }
@@ -288,6 +290,12 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
   options.wire_type = regimes.regimes().back().wire_type;
   options.frees_gradients = FreesGradients(job.spec());
   options.frees_values = FreesValues(job.spec());
+  options.compression = {.compressor = CompressorOptionsOf(
+                             job.spec(), regimes, job.training, job.rank),
+                         .clip_norm = ClipBeforeCompression(
+                             job.spec(), job.assignment.workers_size()),
+                         .on_non_finite = GradientPolicyOf(job.spec())};
+  options.counts = job.counts.get();
   SYNCLINE_ASSIGN_OR_RETURN(options.update, ReadUpdate(job.spec(), regimes));
   options.needs_total_clocks =
       EndsWithTheJob(options.update.rule.learning_rate.schedule) &&

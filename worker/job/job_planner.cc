@@ -132,19 +132,25 @@ absl::Status PlanAmongWorkers(const JobSpec& spec,
   SYNCLINE_ASSIGN_OR_RETURN(
       const BlockMap map,
       OwnedBlocks(TensorSizesOf(training), spec.resources().workers()));
-  std::optional<PeerExchange::CopyRoom> copies;
+  PeerExchange::Options options;
+  options.update = update;
+  options.frees_gradients = FreesGradients(spec);
+  options.frees_values = FreesValues(spec);
+  options.wire_type = ElementTypeOf(spec.wire_type());
+  options.compression.compressor =
+      CompressorOptionsOf(spec, regimes, training, /*rank=*/0);
   if (spec.has_checkpoint()) {
-    copies.emplace();
+    options.checkpoints.emplace();
     if (spec.checkpoint().has_copy_bytes()) {
-      copies->bytes = spec.checkpoint().copy_bytes();
+      options.checkpoints->copy_bytes = spec.checkpoint().copy_bytes();
     }
   }
   for (uint32_t rank = 0; rank < map.shard_count(); ++rank) {
     PeerExchange::Memory memory;
     for (const Strategy strategy : strategies) {
-      const PeerExchange::Memory one = PeerExchange::MemoryOf(
-          update, map, rank, strategy != SHARDED, FreesGradients(spec),
-          FreesValues(spec), ElementTypeOf(spec.wire_type()), copies);
+      options.replicates = strategy != SHARDED;
+      const PeerExchange::Memory one =
+          PeerExchange::MemoryOf(options, map, rank);
       memory.value_bytes += one.value_bytes;
       memory.slot_bytes += one.slot_bytes;
       memory.gradient_bytes += one.gradient_bytes;
@@ -229,12 +235,12 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
     }
     plan.late_bytes = static_cast<int64_t>(LateGradient::BytesOf(counts));
   }
-  if (!has_ps) return plan;
-  SYNCLINE_ASSIGN_OR_RETURN(plan.message_bytes, MessageBytes(spec, training));
   if (trains) {
     SYNCLINE_ASSIGN_OR_RETURN(plan.residual_bytes,
                               ResidualBytes(spec, training));
   }
+  if (!has_ps) return plan;
+  SYNCLINE_ASSIGN_OR_RETURN(plan.message_bytes, MessageBytes(spec, training));
   return plan;
 }
 

@@ -55,6 +55,12 @@ absl::string_view HashText(ElementType type) {
   return "";
 }
 
+// Of compression; what it sends says by itself how it is encoded.
+std::string HashText(const GradientCompression& compression) {
+  if (!compression.any()) return "";
+  return absl::StrCat(" compression ", static_cast<int>(compression.kind));
+}
+
 // Of the units that values are gathered in; all ranks send by them.
 std::string HashText(const DenseTensors& tensors) {
   std::string text;
@@ -73,6 +79,7 @@ uint64_t HashOf(const PeerExchange::Options& options,
           options.replicates, " ",
           options.start == nullptr ? 0 : options.start->manifest_crc32c(),
           HashText(options.wire_type),
+          HashText(options.compression.compressor.compression),
           options.frees_values ? HashText(tensors) : ""));
 }
 
@@ -82,10 +89,12 @@ size_t AlignedFloatsOf(ElementType type, size_t elements) {
                          sizeof(float));
 }
 
-std::optional<PeerExchange::CopyRoom> CopyRoomOf(
-    const PeerExchange::Options& options) {
-  if (!options.checkpoints.has_value()) return std::nullopt;
-  return PeerExchange::CopyRoom{options.checkpoints->copy_bytes};
+std::vector<TensorSize> TensorSizesOf(const DenseTensors& tensors) {
+  std::vector<TensorSize> sizes;
+  for (const absl::Span<float> values : tensors.values) {
+    sizes.push_back({"", static_cast<int64_t>(values.size())});
+  }
+  return sizes;
 }
 
 size_t IndexOf(ReductionStage stage) {
@@ -118,13 +127,15 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
       tensors.release_values();
     }
   }
+  const uint64_t residuals = GradientCompressor::StateBytes(
+      options.compression.compressor, TensorSizesOf(tensors));
   SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(
-      "parameters, optimizer state and gradients of other ranks",
-      static_cast<uint64_t>(
-          MemoryOf(options.update, map, link->rank(), options.replicates,
-                   options.frees_gradients, options.frees_values,
-                   options.wire_type, CopyRoomOf(options))
-              .bytes())));
+      residuals > 0
+          ? "parameters, optimizer state, gradients of other ranks "
+            "and residuals of compression"
+          : "parameters, optimizer state and gradients of other ranks",
+      residuals +
+          static_cast<uint64_t>(MemoryOf(options, map, link->rank()).bytes())));
   std::vector<Bucket> buckets =
       MakeBuckets(map, tensors.first_use, options.buckets);
   auto exchange = std::unique_ptr<PeerExchange>(
@@ -140,18 +151,19 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
   return exchange;
 }
 
-PeerExchange::Memory PeerExchange::MemoryOf(
-    const DenseUpdater::Options& update, const BlockMap& map, uint32_t rank,
-    bool replicates, bool frees_gradients, bool frees_values,
-    ElementType wire_type, const std::optional<CopyRoom>& checkpoints) {
+PeerExchange::Memory PeerExchange::MemoryOf(const Options& options,
+                                            const BlockMap& map,
+                                            uint32_t rank) {
+  const DenseUpdater::Options& update = options.update;
+  const bool compresses = options.compression.compressor.compression.any();
   std::vector<size_t> here;
   std::vector<size_t> owned;
   for (const Block& block : map.blocks()) {
     if (block.shard == rank) owned.push_back(static_cast<size_t>(block.count));
-    if (block.shard != rank && !replicates) continue;
+    if (block.shard != rank && !options.replicates) continue;
     here.push_back(static_cast<size_t>(block.count));
   }
-  const bool reduces = replicates || update.rule.clip_norm > 0 ||
+  const bool reduces = options.replicates || update.rule.clip_norm > 0 ||
                        update.on_non_finite == OnNonFinite::kSkipStep;
   const int64_t own = map.shard_elements(rank) * int64_t{sizeof(float)};
   const int64_t all = map.element_count() * int64_t{sizeof(float)};
@@ -163,18 +175,26 @@ PeerExchange::Memory PeerExchange::MemoryOf(
                       memory.value_bytes;
   // As they travel; narrowed ones are copies of this rank's own, too.
   const int64_t others = own * (int64_t{map.shard_count()} - 1);
+  const bool narrows = options.wire_type != ElementType::kFloat32;
   int64_t travelling = others;
-  if (wire_type != ElementType::kFloat32) {
-    travelling = (others + (frees_gradients ? 0 : all - own)) / 2;
-    if (!replicates) travelling += (frees_values ? own : all) / 2;  // values
+  if (compresses) {
+    travelling = static_cast<int64_t>(CompressedGradients::ReceivedBytes(
+        options.compression.compressor, map, rank));
+  } else if (narrows) {
+    travelling = (others + (options.frees_gradients ? 0 : all - own)) / 2;
+  }
+  if (narrows && !options.replicates) {
+    travelling += (options.frees_values ? own : all) / 2;  // values
   }
   memory.gradient_bytes =
-      travelling + (reduces ? own : 0) + (replicates ? all - own : 0);
+      travelling + (reduces ? own : 0) + (options.replicates ? all - own : 0);
   // The own gradients, and those on their way.
-  if (frees_gradients) memory.gradient_bytes += own + kBufferedBytesMax;
-  if (checkpoints.has_value()) {
+  if (options.frees_gradients && !compresses) {
+    memory.gradient_bytes += own + kBufferedBytesMax;
+  }
+  if (options.checkpoints.has_value()) {
     memory.copy_bytes = static_cast<int64_t>(PeerCheckpoints::CopyBytes(
-        update.optimizer, owned, checkpoints->bytes));
+        update.optimizer, owned, options.checkpoints->copy_bytes));
   }
   return memory;
 }
@@ -191,6 +211,13 @@ PeerExchange::PeerExchange(Options options, BlockMap map,
       layout_hash_(
           HashOf(options_, tensors_, reduction_.map(), reduction_.buckets())),
       evaluator_hash_(LayoutHash(reduction_.map(), reduction_.buckets(), "")) {
+  if (options_.compression.compressor.compression.any()) {
+    SYNCLINE_CHECK(options_.compression.clip_norm == 0 ||
+                   !options_.frees_gradients);
+    compressed_ = std::make_unique<CompressedGradients>(
+        options_.compression, &reduction_.map(), reduction_.buckets(),
+        &tensors_);
+  }
   MakeMessages();
   if (options_.frees_values) MakeGathers();
 }
@@ -230,7 +257,10 @@ void PeerExchange::MakeMessages() {
       sums += SumsElements(bucket) + AlignedElements(bucket.elements);
     }
   }
-  if (!options_.frees_gradients) narrowed_ = AlignedFloats(narrowed);
+  const bool takes = options_.frees_gradients && !compresses();
+  if (!options_.frees_gradients && !compresses()) {
+    narrowed_ = AlignedFloats(narrowed);
+  }
   if (rounds_tensors()) {
     values_in_ = AlignedFloats(narrowed);
     values_out_ = AlignedFloats(own);
@@ -238,7 +268,7 @@ void PeerExchange::MakeMessages() {
   sums_ = AlignedFloats(sums);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const bool is_own = rank == link_->rank();
-    gradients_.emplace_back(is_own && !options_.frees_gradients ? 0 : own);
+    gradients_.emplace_back(compresses() || (is_own && !takes) ? 0 : own);
     facts_in_.push_back(std::make_unique<FactsMessage>());
     facts_out_.push_back(std::make_unique<FactsMessage>());
     for (const auto stage :
@@ -358,6 +388,7 @@ void PeerExchange::BeginStep(const Step& step) {
     for (const uint32_t b : of) ++unfinished_[b];
   }
   sent_.assign(buckets().size(), false);
+  held_.clear();
   awaited_.assign(buckets().size(), false);
   std::fill(std::begin(norms_awaited_), std::end(norms_awaited_), false);
   gradients_left_nanos_ = 0;
@@ -417,12 +448,37 @@ void PeerExchange::OnFacts(uint32_t rank, int64_t clock) {
 void PeerExchange::ReceiveGradients(uint32_t rank, int64_t clock) {
   for (uint32_t b = 0; b < buckets().size(); ++b) {
     if (!Owns(b)) continue;
+    if (compresses()) {
+      ReceiveCompressed(rank, b, clock);
+      continue;
+    }
     PeerMemory memory =
         WritableBytesOfAll(gradients_[rank].span().subspan(own_offsets_[b]));
     memory.size = GradientBytes(b);
     Receive(rank, TagAt(clock, kGradient, b), memory,
             {.kind = kGradient, .from = rank, .bucket = b});
   }
+}
+
+void PeerExchange::ReceiveCompressed(uint32_t rank, uint32_t bucket,
+                                     int64_t clock) {
+  link_->transport().Receive(
+      rank, TagAt(clock, kGradientSizes, bucket),
+      compressed_->SizesFrom(rank, bucket), absl::InfiniteFuture(),
+      [this, rank, bucket, clock](const absl::Status& status) {
+        if (!status.ok()) return;
+        link_->Moved();
+        const auto memory = compressed_->BlocksFrom(rank, bucket);
+        if (!memory.ok()) return FailOf(rank, clock, memory.status());
+        Receive(rank, TagAt(clock, kGradient, bucket), *memory,
+                {.kind = kGradient, .from = rank, .bucket = bucket});
+      });
+}
+
+void PeerExchange::FailOf(uint32_t rank, int64_t clock,
+                          const absl::Status& status) {
+  Fail(Annotate(status, absl::StrCat(label_, ": ", link_->group().NameOf(rank),
+                                     ", clock ", clock)));
 }
 
 void PeerExchange::SendFacts() {
@@ -453,12 +509,38 @@ void PeerExchange::SendFacts() {
 void PeerExchange::OnGradientReady(uint32_t tensor) {
   SYNCLINE_CHECK(is_open_ && facts_.sample_count > 0);
   SendFacts();
-  if (options_.frees_gradients) TakeGradient(tensor);
-  for (const uint32_t b : tensor_buckets_[tensor]) {
-    if (--unfinished_[b] == 0) SendGradient(b);
+  if (compresses() && compressed_->needs_all()) {
+    held_.push_back(tensor);
+  } else {
+    FinishTensor(tensor);
   }
   if (options_.frees_gradients) AwaitRoom();
   Pump();
+}
+
+void PeerExchange::FinishTensor(uint32_t tensor) {
+  if (compresses()) {
+    Compress(tensor);
+  } else if (options_.frees_gradients) {
+    TakeGradient(tensor);
+  }
+  for (const uint32_t b : tensor_buckets_[tensor]) {
+    if (--unfinished_[b] == 0) SendGradient(b);
+  }
+}
+
+void PeerExchange::Compress(uint32_t tensor) {
+  compressed_->Compress(tensor,
+                        options_.frees_gradients ? tensors_.gradient_of(tensor)
+                                                 : tensors_.gradients[tensor],
+                        clock_, facts_.sample_count);
+}
+
+void PeerExchange::CompressAll() {
+  if (held_.empty()) return;
+  const absl::Status clipped = compressed_->Clip(clock_, facts_.sample_count);
+  if (!clipped.ok()) return Fail(clipped);
+  for (const uint32_t tensor : held_) FinishTensor(tensor);
 }
 
 void PeerExchange::TakeGradient(uint32_t tensor) {
@@ -533,8 +615,25 @@ void PeerExchange::SendBuffer(uint32_t to, const PeerTag& tag,
                           });
 }
 
+void PeerExchange::CountGradient(uint32_t bucket, size_t bytes) {
+  if (options_.counts == nullptr || Owns(bucket)) return;
+  options_.counts->gradient_bytes += bytes;
+  options_.counts->gradient_float32_bytes +=
+      buckets()[bucket].elements * sizeof(float);
+}
+
+void PeerExchange::CountValues(ElementType type, size_t elements) {
+  const size_t bytes = elements * ElementBytes(type);
+  AddCount(options_.telemetry.pulled_bytes, bytes);
+  if (options_.counts == nullptr) return;
+  options_.counts->value_bytes += bytes;
+  options_.counts->value_float32_bytes += elements * sizeof(float);
+}
+
 void PeerExchange::SendGradient(uint32_t bucket) {
   sent_[bucket] = true;
+  if (compresses()) return SendCompressed(bucket);
+  CountGradient(bucket, GradientBytes(bucket));
   if (options_.frees_gradients) {
     if (!Owns(bucket)) {
       return SendBuffer(buckets()[bucket].owner, TagOf(kGradient, bucket),
@@ -556,6 +655,18 @@ void PeerExchange::SendGradient(uint32_t bucket) {
         static_cast<size_t>(block.offset), static_cast<size_t>(block.count)));
   }
   Send(buckets()[bucket].owner, TagOf(kGradient, bucket), Merged(pieces));
+}
+
+void PeerExchange::SendCompressed(uint32_t bucket) {
+  if (Owns(bucket)) {
+    return reduction_.OnGradient(link_->rank(), bucket,
+                                 compressed_->OwnSource(bucket));
+  }
+  const CompressedGradients::Message message = compressed_->MessageOf(bucket);
+  CountGradient(bucket, message.sizes.size + message.bytes);
+  const uint32_t owner = buckets()[bucket].owner;
+  Send(owner, TagOf(kGradientSizes, bucket), {message.sizes});
+  Send(owner, TagOf(kGradient, bucket), message.blocks);
 }
 
 // While what backward has just written is in the cache.
@@ -608,6 +719,7 @@ void PeerExchange::RoundTensors() {
 void PeerExchange::EndBackward(absl::Span<RowBatch* const>) {
   SYNCLINE_CHECK(is_open_);
   SendFacts();
+  CompressAll();
   if (gathers_ != nullptr) gathers_->Close();
   // Without a gradient no value is read any more.
   if (facts_.sample_count == 0) sent_.assign(sent_.size(), true);
@@ -620,6 +732,9 @@ absl::Status PeerExchange::Wait() {
   absl::Status status = AwaitAll([this] {
     return reduction_.done() && (gathers_ == nullptr || gathers_->all_here());
   });
+  if (status.ok() && compresses() && was_skipped(clock_)) {
+    compressed_->Undo(clock_);
+  }
   // A step that was skipped has written no value.
   if (status.ok() && divides_values()) {
     // A step that has changed nothing leaves whole values that were read.
@@ -688,6 +803,7 @@ void PeerExchange::Take(const News& news) {
       return;
     }
     case kGradient:
+      if (compresses()) return TakeCompressed(news.from, b);
       AddCount(options_.telemetry.pulled_bytes, GradientBytes(b));
       reduction_.OnGradient(
           news.from, b,
@@ -712,9 +828,9 @@ void PeerExchange::Take(const News& news) {
           std::find(owned_missing_.begin(), owned_missing_.end(), b));
       return;
     case kResult: {
-      AddCount(options_.telemetry.pulled_bytes,
-               reduction_.replicates() ? buckets()[b].elements * sizeof(float)
-                                       : GradientBytes(b));
+      CountValues(
+          reduction_.replicates() ? ElementType::kFloat32 : options_.wire_type,
+          buckets()[b].elements);
       if (!reduction_.replicates()) {
         if (narrows()) TakeNarrowedValues(b);
         return reduction_.OnValues(b);
@@ -726,6 +842,14 @@ void PeerExchange::Take(const News& news) {
     default:
       return;
   }
+}
+
+void PeerExchange::TakeCompressed(uint32_t rank, uint32_t bucket) {
+  auto received = compressed_->Take(rank, bucket);
+  if (!received.ok()) return FailOf(rank, clock_, received.status());
+  AddCount(options_.telemetry.pulled_bytes, received->bytes);
+  reduction_.OnGradient(rank, bucket, std::move(received->gradient));
+  heard_at_ = MonotonicNow();
 }
 
 absl::Status PeerExchange::TakeSum(uint32_t bucket) {

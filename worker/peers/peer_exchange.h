@@ -23,7 +23,9 @@
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/parameter_exchange.h"
+#include "worker/exchange/transfer_counts.h"
 #include "worker/peers/block_owners.h"
+#include "worker/peers/compressed_gradients.h"
 #include "worker/peers/peer_checkpoints.h"
 #include "worker/peers/peer_link.h"
 #include "worker/peers/peer_messages.h"
@@ -79,7 +81,8 @@ namespace syncline::worker {
 // ranks for the own blocks, (n - 1) P / n, and, with replicated state, the sums
 // of all blocks, P. With 16 bits on the wire the gradients of the other ranks
 // take half, and those that leave as much as that saves; by SHARDED values on
-// their way take P / 2, too, and in stage 3 P / 2n.
+// their way take P / 2, too, and in stage 3 P / 2n. Of compressed gradients
+// there is what CompressedGradients counts.
 class PeerExchange : public ParameterExchange {
  public:
   struct Options {
@@ -96,11 +99,16 @@ class PeerExchange : public ParameterExchange {
     bool frees_values = false;
     // Of gradients, and of the values that are trained with.
     ElementType wire_type = ElementType::kFloat32;
+    // Gradients are compressed in place of being rounded; values are not.
+    // Clipping them before needs whole gradients, so it does not go with
+    // frees_gradients. Default: they are not.
+    CompressedGradients::Options compression = {};
     DenseUpdater::Options update = {};
     bool needs_total_clocks = false;
     std::vector<std::optional<float>> momenta = {};  // by tensor
     BucketSizes buckets = {};
     ClientTelemetry telemetry = {};
+    TransferCounts* counts = nullptr;  // outlives this; null: nobody asks
     // Of the job; label and ranks are filled in. None: it makes none.
     std::optional<PeerCheckpoints::Options> checkpoints = {};
     // The state that the job begins with. Null: the chief's initial values.
@@ -129,15 +137,8 @@ class PeerExchange : public ParameterExchange {
       return value_bytes + slot_bytes + gradient_bytes + copy_bytes;
     }
   };
-  // `checkpoints`: the job makes some, with this much room for copies.
-  struct CopyRoom {
-    std::optional<uint64_t> bytes = {};  // unset: for all
-  };
-  static Memory MemoryOf(const DenseUpdater::Options& update,
-                         const BlockMap& map, uint32_t rank, bool replicates,
-                         bool frees_gradients, bool frees_values,
-                         ElementType wire_type,
-                         const std::optional<CopyRoom>& checkpoints);
+  static Memory MemoryOf(const Options& options, const BlockMap& map,
+                         uint32_t rank);
 
   void Cancel(const absl::Status& reason) override;
   absl::Status Init(int64_t total_clocks) override;
@@ -245,7 +246,9 @@ class PeerExchange : public ParameterExchange {
   bool rounds_tensors() const {
     return narrows() && !options_.replicates && !options_.frees_values;
   }
-  // Of a bucket's gradient, and of its values between owners, as they travel.
+  bool compresses() const { return compressed_ != nullptr; }
+  // Of a bucket's gradient, if it is not compressed, and of its values between
+  // owners, as they travel.
   size_t GradientBytes(uint32_t bucket) const {
     return buckets()[bucket].elements * ElementBytes(options_.wire_type);
   }
@@ -273,6 +276,17 @@ class PeerExchange : public ParameterExchange {
   void ReceiveGradients(uint32_t rank, int64_t clock);
   void SendGradient(uint32_t bucket);
   void SendNarrowed(uint32_t bucket);
+  void SendCompressed(uint32_t bucket);
+  // On the transport's thread: the sizes of a bucket's blocks, then these.
+  void ReceiveCompressed(uint32_t rank, uint32_t bucket, int64_t clock);
+  void Compress(uint32_t tensor);
+  // Compresses and sends what waited for the whole gradient.
+  void CompressAll();
+  void FinishTensor(uint32_t tensor);
+  // A bucket's gradient leaves in so many bytes.
+  void CountGradient(uint32_t bucket, size_t bytes);
+  // Values of other owners, or their sums, have come.
+  void CountValues(ElementType type, size_t elements);
   void SendNarrowedValues(uint32_t bucket);
   void ReceiveNarrowedValues(uint32_t bucket);
   // Such values that have come, to the tensors.
@@ -293,6 +307,7 @@ class PeerExchange : public ParameterExchange {
   // Takes what has come, does what can be done, sends what is to be sent.
   void Pump() ABSL_LOCKS_EXCLUDED(mu_);
   void Take(const News& news);
+  void TakeCompressed(uint32_t rank, uint32_t bucket);
   absl::Status TakeSum(uint32_t bucket);
   void WarnOfFound();
   void MakeGathers();  // with frees_values
@@ -340,6 +355,8 @@ class PeerExchange : public ParameterExchange {
   absl::Status ServeEvaluator(int64_t clock);
   void SumUpLeftOut() ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(const absl::Status& status) { link_->Cancel(status); }
+  // For what another rank sent of a clock.
+  void FailOf(uint32_t rank, int64_t clock, const absl::Status& status);
 
   const Options options_;
   const DenseTensors tensors_;
@@ -353,6 +370,8 @@ class PeerExchange : public ParameterExchange {
   // rank's memory a bucket is at its offset.
   std::vector<AlignedFloats> gradients_;
   std::vector<size_t> own_offsets_;  // by bucket
+  // In their place, if gradients are compressed; else null.
+  std::unique_ptr<CompressedGradients> compressed_;
   // With frees_gradients, by bucket of another rank: what has been taken of it.
   std::vector<AlignedFloats> taken_;
   // With 16 bits on the wire: the own gradients of the other ranks' buckets.
@@ -379,6 +398,7 @@ class PeerExchange : public ParameterExchange {
   int64_t clock_ = 0;                 // of the open step, or the next one
   std::vector<uint32_t> unfinished_;  // by bucket: tensors to come
   std::vector<bool> sent_;            // by bucket
+  std::vector<uint32_t> held_;        // tensors that wait for CompressAll
   std::vector<bool> awaited_;         // by bucket: its result is
   bool norms_awaited_[2] = {false, false};
   struct AnnouncedCut {

@@ -79,9 +79,9 @@ void PeerExchange::MakeGathers() {
           ++news_count_;
         });
   };
-  options.arrived = [this](size_t bytes) {
+  options.arrived = [this](ElementType type, size_t elements) {
     link_->Moved();
-    AddCount(options_.telemetry.pulled_bytes, bytes);
+    CountValues(type, elements);
     ++news_count_;
   };
   options.await = [this](absl::FunctionRef<bool()> done,

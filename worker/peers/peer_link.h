@@ -21,6 +21,7 @@ namespace syncline::worker {
 // The kinds of messages between the ranks of a job without ps.
 enum PeerMessage : uint32_t {
   kFacts = PeerTag::kFirstFreeKind,  // one a step, to every rank
+  kGradientSizes,                    // before it, if it is compressed
   kGradient,                         // of a bucket, to its owner
   kGradientNorms,                    // of an owner's blocks, to every rank
   kTrustNorms,                       // likewise

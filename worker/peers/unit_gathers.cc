@@ -170,12 +170,12 @@ void UnitGathers::Receive(size_t unit, bool keeps) {
               [&](uint32_t tensor) { return PlaceOf(unit, tensor); }, offset,
               received);
         },
-        [this, &of, &part, bytes](const absl::Status& status) {
+        [this, &of, &part, type](const absl::Status& status) {
           if (!status.ok()) return;  // the group has ended
           part.is_here = true;
           --of.coming;
           --coming_;
-          options_.arrived(bytes);
+          options_.arrived(type, part.layout.elements);
         });
   }
 }

@@ -52,8 +52,9 @@ class UnitGathers final : public ParameterGatherer {
                        absl::Span<const ConstPeerMemory> pieces,
                        std::function<void()> sent)>
         send;
-    // Called by callbacks of the transport, with the bytes that have come.
-    std::function<void(size_t bytes)> arrived;
+    // Called by callbacks of the transport: so many elements have come, each as
+    // `type`.
+    std::function<void(ElementType type, size_t elements)> arrived;
     // Waits until done(), and does meanwhile what has come. `missing`: what is
     // waited for, in words.
     std::function<absl::Status(absl::FunctionRef<bool()> done,

@@ -38,7 +38,13 @@ TEST(CompressionRulesTest, TakesWhatIsBuilt) {
         "optimizer { kind: MOMENTUM clip_norm: 1 } compression { kind: DGC "
         "fraction: 0.001 warmup_clocks: 100 }",
         "optimizer { kind: SGD weight_decay: 0.1 } compression { kind: DGC }",
-        "consistency { mode: ASYNC } compression { kind: TOP_K }"}) {
+        "consistency { mode: ASYNC } compression { kind: TOP_K }",
+        "strategy: ALL_REDUCE resources { workers: 2 } compression { kind: "
+        "INT8 }",
+        "strategy: SHARDED sharding { stage: 3 } resources { workers: 2 } "
+        "compression { kind: DGC }",
+        "strategy: SHARDED resources { workers: 2 } optimizer { clip_norm: 1 } "
+        "compression { kind: DGC }"}) {
     EXPECT_THAT(ProblemsOf(edit), IsEmpty()) << edit;
   }
 }
@@ -68,8 +74,9 @@ TEST(CompressionRulesTest, RefusesByName) {
        "compression.warmup_clocks: ", "only for DGC"},
       {"compression { kind: INT8 values: true }",
        "compression.values: ", "is not built yet"},
-      {"compression { kind: INT8 } strategy: ALL_REDUCE",
-       "compression: ", "INT8 is not built for ALL_REDUCE yet"},
+      {"compression { kind: DGC } strategy: SHARDED sharding { stage: 2 } "
+       "resources { workers: 2 } optimizer { clip_norm: 1 }",
+       "optimizer.clip_norm: ", "DGC and sharding.stage 2"},
       {"compression { kind: DGC } optimizer { kind: ADAM }",
        "compression.kind: ", "DGC is for SGD and MOMENTUM only, not ADAM"},
       {"compression { kind: DGC } optimizer { kind: NESTEROV }",

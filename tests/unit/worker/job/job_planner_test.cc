@@ -290,6 +290,32 @@ TEST(JobPlannerTest, SixteenBitsTakeAsMuchAmongWorkersAsFloat32) {
               0.1 * static_cast<double>(whole->waiting_bytes));
 }
 
+TEST(JobPlannerTest, CompressionIsPlannedWithAndWithoutPs) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_resources()->set_workers(3);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  const std::string text = MlpModel(784, 32, 10);
+  const auto plan_of = [&](Strategy strategy, CompressionSpec::Kind kind) {
+    JobSpec of = spec;
+    of.set_strategy(strategy);
+    of.mutable_compression()->set_kind(kind);
+    of = WithDefaults(of);
+    const auto model = *ParseJobModel(of, text, "model");
+    std::vector<std::string> problems;
+    const auto plan =
+        PlanWorker(of, model, ResolveTrainingGraph(of, *model, &problems));
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *plan;
+  };
+  const WorkerPlan by_ps = plan_of(PARAMETER_SERVER, CompressionSpec::TOP_K);
+  const WorkerPlan without = plan_of(ALL_REDUCE, CompressionSpec::TOP_K);
+  EXPECT_GT(without.residual_bytes, without.executor.parameters * 4);
+  EXPECT_EQ(without.residual_bytes, by_ps.residual_bytes);
+  // Gradients of other ranks wait as they have come.
+  EXPECT_LT(without.waiting_bytes,
+            plan_of(ALL_REDUCE, CompressionSpec::NONE).waiting_bytes);
+}
+
 // Eight layers of 1 MiB, 10 MiB in all.
 std::string DeepModel() {
   std::string signature = "float[N,784] x, float[784,512] w0";
@@ -335,15 +361,13 @@ TEST(JobPlannerTest, GatheredValuesTakeAShareAndTwoUnits) {
   EXPECT_EQ(plan->executor.gradient_bytes, 0);
 
   const BlockMap map = *OwnedBlocks(TensorSizesOf(training), 4);
-  const DenseUpdater::Options update = *ReadUpdate(spec, *ReadRegimes(spec));
+  PeerExchange::Options peers;
+  peers.frees_gradients = true;
+  peers.frees_values = true;
+  peers.update = *ReadUpdate(spec, *ReadRegimes(spec));
   int64_t most = 0;
   for (uint32_t rank = 0; rank < 4; ++rank) {
-    most = std::max(most, PeerExchange::MemoryOf(
-                              update, map, rank, /*replicates=*/false,
-                              /*frees_gradients=*/true, /*frees_values=*/true,
-                              ElementType::kFloat32,
-                              /*checkpoints=*/{})
-                              .bytes());
+    most = std::max(most, PeerExchange::MemoryOf(peers, map, rank).bytes());
   }
   EXPECT_EQ(plan->updated_bytes + plan->slot_bytes + plan->waiting_bytes, most);
 

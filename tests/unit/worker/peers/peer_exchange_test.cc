@@ -1,7 +1,8 @@
 // Goal: ranks that reduce among themselves compute the bits of one owner that
 // has all gradients, with every optimizer, norm and policy, in whatever order
 // messages arrive; both strategies the same. With 16 bits on the wire the owner
-// has all gradients rounded, and ranks train on its rounded values. Method:
+// has all gradients rounded, and ranks train on its rounded values; compressed
+// ones it has decoded. Method:
 // random jobs over small tensors, ranks as threads over InProcessPeers, whose
 // seed orders bytes; after each step each rank's values are compared with those
 // of one DenseUpdater.
@@ -29,6 +30,7 @@
 #include "common/base/element_type.h"
 #include "common/base/random.h"
 #include "common/checkpoint/manifest.h"
+#include "common/update/compressed_source.h"
 #include "common/update/norm_blocks.h"
 #include "common/update/norm_reducer.h"
 #include "gmock/gmock.h"
@@ -38,6 +40,7 @@
 #include "tests/testing/in_process_peers.h"
 #include "tests/testing/seed_count.h"
 #include "tests/testing/temp_dir.h"
+#include "worker/exchange/gradient_norm.h"
 
 namespace syncline::worker {
 namespace {
@@ -68,6 +71,8 @@ struct Job {
   uint64_t seed = 0;
   bool frees_gradients = false;
   bool applies_together = false;
+  GradientCompression compression = {};
+  double clip_before = 0;  // it is compressed
   // Values are at their owners alone, and are gathered so in a step.
   std::vector<std::vector<int>> units = {};
 
@@ -79,6 +84,21 @@ struct Job {
     return tensors;
   }
 };
+
+std::vector<bool> RunningMeans(const Job& job) {
+  std::vector<bool> means(job.sizes.size());
+  if (job.mean.has_value()) means[*job.mean] = true;
+  return means;
+}
+
+GradientCompressor::Options CompressorOptions(const Job& job, uint32_t rank) {
+  return {.compression = job.compression,
+          .seed = job.seed,
+          .rank = rank,
+          .momentum = 0.5f,
+          .may_be_undone = job.update.on_non_finite == OnNonFinite::kSkipStep,
+          .running_means = RunningMeans(job)};
+}
 
 Tensors RandomTensors(const Job& job, uint64_t seed) {
   Random random(seed);
@@ -195,6 +215,37 @@ Job GatherJob(uint64_t seed, bool narrows = false) {
   return job;
 }
 
+// Compressed, by any strategy.
+Job CompressedJob(uint64_t seed, bool replicates) {
+  Random random(seed + 4);
+  Job job = RandomJob(seed);
+  if (random.Below(3) == 0) {
+    job = NarrowJob(seed, replicates);
+  } else if (!replicates && random.Below(2) == 0) {
+    job = GatherJob(seed, /*narrows=*/random.Below(2) == 0);
+  }
+  // Several blocks.
+  if (random.Below(16) == 0) job.sizes[0] = 200'000;
+  using Kind = GradientCompression::Kind;
+  constexpr Kind kKinds[] = {Kind::kInt8, Kind::kTopK, Kind::kDgc,
+                             Kind::kTernGrad};
+  job.compression = {.kind = kKinds[random.Below(4)],
+                     .fraction = 0.05 + 0.1 * random.Below(5),
+                     .block_elements = 32,
+                     .warmup_clocks = random.Below(4)};
+  job.update.rule.clip_norm = 0;
+  if (!job.frees_gradients && job.units.empty()) {
+    job.frees_gradients = !replicates && random.Below(2) == 0;
+  }
+  if (job.compression.kind == Kind::kDgc) {
+    job.update.optimizer.kind = OptimizerKind::kSgd;
+    if (!job.frees_gradients && job.units.empty()) {
+      job.clip_before = 0.5 * random.Below(2);
+    }
+  }
+  return job;
+}
+
 class Whole final : public FloatSource {
  public:
   explicit Whole(std::vector<float> values) : values_(std::move(values)) {}
@@ -210,6 +261,66 @@ class Whole final : public FloatSource {
 struct Expected {
   std::vector<Tensors> values;  // by clock
   std::vector<bool> skipped;    // by clock
+};
+
+// A rank's gradients as their owner has them, step by step.
+class SentGradients {
+ public:
+  SentGradients(const Job& job, const BlockMap& map, uint32_t rank)
+      : job_(job), map_(map), rank_(rank) {
+    if (!job.compression.any()) return;
+    compressor_ =
+        std::make_unique<GradientCompressor>(CompressorOptions(job, rank), map);
+  }
+
+  Tensors At(size_t clock) {
+    Tensors gradient = GradientOf(job_, rank_, clock);
+    if (compressor_ == nullptr) return Sent(job_.wire_type, gradient);
+    const uint64_t samples = job_.steps[clock][rank_].samples;
+    compressor_->BeginStep(clock, samples);
+    if (job_.clip_before > 0) Clip(gradient, clock, samples);
+    for (size_t t = 0; t < gradient.size(); ++t) {
+      compressor_->Compress(t, gradient[t]);
+    }
+    for (const uint32_t id : map_.shard_blocks(0)) {
+      const Block& block = map_.blocks()[id];
+      CompressedSource source;
+      EXPECT_TRUE(source.AddView(compressor_->block(id), block.count).ok());
+      source.CopyTo(0, block.count, &gradient[block.tensor][block.offset]);
+    }
+    return gradient;
+  }
+
+  void OnSkipped(size_t clock) {
+    if (compressor_ == nullptr) return;
+    if (compressor_->clock() == static_cast<int64_t>(clock)) {
+      compressor_->Undo();
+    }
+  }
+
+ private:
+  void Clip(const Tensors& gradient, size_t clock, uint64_t samples) {
+    const std::vector<absl::Span<const float>> spans(gradient.begin(),
+                                                     gradient.end());
+    const double norm =
+        std::sqrt(*SquaredNorm({.map = map_,
+                                .gradients = spans,
+                                .names = {},
+                                .running_means = RunningMeans(job_),
+                                .rows = {},
+                                .wire_type = ElementType::kFloat32,
+                                .clock = static_cast<int64_t>(clock)},
+                               job_.update.on_non_finite)) /
+        static_cast<double>(samples);
+    if (norm > job_.clip_before) {
+      compressor_->SetScale(static_cast<float>(job_.clip_before / norm));
+    }
+  }
+
+  const Job& job_;
+  const BlockMap& map_;
+  const uint32_t rank_;
+  std::unique_ptr<GradientCompressor> compressor_;
 };
 
 // As server/consistency/sync_clock.h orders it, in a few lines.
@@ -228,6 +339,10 @@ Expected TrainWithOneOwner(const Job& job) {
   }
   const bool skips = job.update.on_non_finite == OnNonFinite::kSkipStep;
   const bool lamb = job.update.optimizer.kind == OptimizerKind::kLamb;
+  std::vector<SentGradients> sent;
+  for (uint32_t rank = 0; rank < job.ranks; ++rank) {
+    sent.emplace_back(job, map, rank);
+  }
   Expected expected;
   for (size_t clock = 0; clock < job.steps.size(); ++clock) {
     uint64_t samples = 0;
@@ -237,7 +352,7 @@ Expected TrainWithOneOwner(const Job& job) {
       abandoned |= step.abandoned;
       if (step.abandoned || step.samples == 0) continue;
       samples += step.samples;
-      Tensors gradient = Sent(job.wire_type, GradientOf(job, rank, clock));
+      Tensors gradient = sent[rank].At(clock);
       std::vector<std::shared_ptr<const FloatSource>> sources;
       for (auto& of : gradient) {
         sources.push_back(std::make_shared<Whole>(std::move(of)));
@@ -259,6 +374,7 @@ Expected TrainWithOneOwner(const Job& job) {
     }
     if (skipped) {
       for (const uint32_t id : blocks) updater.DropGradients(id);
+      for (SentGradients& of : sent) of.OnSkipped(clock);
     } else if (samples > 0 && lamb) {
       std::vector<double> norms;
       for (const uint32_t id : blocks) {
@@ -316,6 +432,10 @@ class Rank {
       options.momenta.push_back(job.mean == t ? std::optional<float>(kMomentum)
                                               : std::nullopt);
     }
+    tensors.running_means = RunningMeans(job);
+    options.compression = {.compressor = CompressorOptions(job, rank),
+                           .clip_norm = job.clip_before,
+                           .on_non_finite = job.update.on_non_finite};
     options.replicates = replicates;
     options.applies_together = job.applies_together;
     options.frees_gradients = job.frees_gradients || !job.units.empty();
@@ -476,7 +596,8 @@ std::string TextOf(const Job& job) {
                       static_cast<int>(job.update.optimizer.kind), ", clip ",
                       job.update.rule.clip_norm, ", policy ",
                       static_cast<int>(job.update.on_non_finite),
-                      ", wire type ", static_cast<int>(job.wire_type));
+                      ", wire type ", static_cast<int>(job.wire_type),
+                      ", compression ", static_cast<int>(job.compression.kind));
 }
 
 void ExpectTheBitsOfOneOwner(const Job& job, bool replicates) {
@@ -564,6 +685,14 @@ TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerWith16BitsOnTheWire) {
   for (int seed = 0; seed < SeedCount(600); ++seed) {
     const bool replicates = seed % 2 == 0;
     ExpectTheBitsOfOneOwner(NarrowJob(seed, replicates), replicates);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(PeerExchangeTest, ComputesTheBitsOfOneOwnerWithCompressedGradients) {
+  for (int seed = 0; seed < SeedCount(1200); ++seed) {
+    const bool replicates = seed % 2 == 0;
+    ExpectTheBitsOfOneOwner(CompressedJob(seed, replicates), replicates);
     if (HasFailure()) return;
   }
 }
@@ -1173,10 +1302,11 @@ TEST(PeerExchangeTest, SixteenBitsTakeTheMemoryOfFloat32) {
   const Job job = SmallJob(2, 1);
   const BlockMap map = *OwnedBlocks({{"t", 1 << 20}}, 2);
   const auto of = [&](ElementType type) {
-    return PeerExchange::MemoryOf(job.update, map, 0, /*replicates=*/true,
-                                  /*frees_gradients=*/false,
-                                  /*frees_values=*/false, type, {})
-        .bytes();
+    PeerExchange::Options options;
+    options.replicates = true;
+    options.wire_type = type;
+    options.update = job.update;
+    return PeerExchange::MemoryOf(options, map, 0).bytes();
   };
   EXPECT_EQ(of(ElementType::kBfloat16), of(ElementType::kFloat32));
 }
