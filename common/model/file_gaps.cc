@@ -41,6 +41,7 @@ class GapFinder {
     FindBlocks();
     FindInferenceMode();
     FindExportersWeights();
+    FindConstantWeights();
     FindCornersOfFractions();
     return std::move(lines_);
   }
@@ -234,6 +235,44 @@ class GapFinder {
         "What it has computed is trained as if it were a weight itself, which "
         "is not what the program trains. If the model computes weights, ",
         kExportInTraining));
+  }
+
+  // Outputs of Constant nodes in the place of weights.
+  void FindConstantWeights() {
+    std::vector<ValueId> weights;
+    for (const Node& node : graph_.nodes) {
+      if (!MultipliesByWeights(node.op_type) || node.inputs.size() < 2 ||
+          !absl::c_any_of(node.outputs, [&](ValueId output) {
+            return output != kNoValue && reached_[output];
+          })) {
+        continue;
+      }
+      const ValueId id = node.inputs[1];
+      if (id == kNoValue || absl::c_linear_search(weights, id)) continue;
+      const Value& value = graph_.values[id];
+      if (value.initializer < 0 || value.dtype != DType::kFloat32 ||
+          value.dims.size() < 2 ||
+          graph_.initializers[value.initializer].origin !=
+              Initializer::Origin::kConstant) {
+        continue;
+      }
+      weights.push_back(id);
+    }
+    if (weights.empty()) return;
+    lines_.push_back(absl::StrCat(
+        "model: not trained: ", weights.size(),
+        weights.size() == 1 ? " weight is" : " weights are",
+        " in Constant nodes ", DescribeNames(graph_, weights),
+        ", which are constants to every reader of the file; to train what they "
+        "have, store it as initializers"));
+  }
+
+  // Its second input are weights, as a rule.
+  static bool MultipliesByWeights(absl::string_view op_type) {
+    return absl::c_linear_search(
+        std::initializer_list<absl::string_view>{
+            "MatMul", "Gemm", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN"},
+        op_type);
   }
 
   void FindCornersOfFractions() {

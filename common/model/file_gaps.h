@@ -14,7 +14,8 @@ namespace syncline {
 // One line for each: a row of an embedding that PyTorch would not train
 // (padding_idx), a block that may be under torch.no_grad(), layers in inference
 // mode that train by their batches, weights that the exporter may have computed
-// from others, a Resize that ONNX Runtime computes otherwise.
+// from others or has written as constants, a Resize that ONNX Runtime computes
+// otherwise.
 //   training  its parameters and tables
 //   reached   by ValueId: a gradient of the loss reaches it
 // REQUIRES: the model is whole.

@@ -1,8 +1,33 @@
 #include "common/model/job_check.h"
 
+#include "absl/strings/str_cat.h"
+#include "common/job/elastic_validator.h"
 #include "common/job/job_spec_validator.h"
+#include "common/job/lease_rules.h"
+#include "common/model/mixed_samples.h"
 
 namespace syncline {
+namespace {
+
+// A batch that any number of workers divide is another one to what combines its
+// samples. Here alone: `synctl scale` gives such a job a global_batch later.
+void CheckMixedSamples(const JobSpec& spec, const TrainingGraph& graph,
+                       std::vector<std::string>* misfits) {
+  const bool has_global = spec.training().global_batch() > 0;
+  if (graph.mixed_samples.empty() ||
+      (!has_global && (!IsElastic(spec) || LeasesData(spec)))) {
+    return;
+  }
+  misfits->push_back(absl::StrCat(
+      has_global                           ? "training.global_batch"
+      : spec.resources().max_workers() > 0 ? "resources.max_workers"
+                                           : "resources.min_workers",
+      ": ", FirstOf(graph.mixed_samples),
+      " combines the samples of a batch, and how many of them a worker has "
+      "follows from the number of workers"));
+}
+
+}  // namespace
 
 std::vector<std::string> CheckSpec(const JobSpec& spec,
                                    ProblemDeduplicator* deduplicator) {
@@ -20,6 +45,7 @@ std::shared_ptr<const Model> CheckModel(const JobSpec& spec,
   if (model == nullptr || !deduplicator->complete()) return nullptr;
   std::vector<std::string> misfits;
   *graph = ResolveTrainingGraph(WithDefaults(spec), *model, &misfits);
+  CheckMixedSamples(spec, *graph, &misfits);
   for (std::string& misfit : deduplicator->KeepNew(misfits)) {
     problems->of_fields.push_back(std::move(misfit));
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/job/elastic_validator.h"
+#include "common/job/evaluate_validator.h"
 #include "common/job/lease_rules.h"
 #include "common/model/batch_shapes.h"
 #include "common/model/file_gaps.h"
@@ -16,6 +17,7 @@
 #include "common/model/import/export_record.h"
 #include "common/model/loss_and_feeds.h"
 #include "common/model/merged_model.h"
+#include "common/model/mixed_samples.h"
 #include "common/model/weight_patterns.h"
 
 namespace syncline {
@@ -73,6 +75,7 @@ class Resolver {
           "PyTorch's AdamW has 0.01 where nothing is given");
     }
     CheckFoldedStatistics();
+    FindMixed();
     CheckBatchShapes(spec_, model_, result_.loss_output, problems_);
     return std::move(result_);
   }
@@ -114,6 +117,8 @@ class Resolver {
   // Warns where the file does not tell whether the model itself shares weights.
   void WarnOfSharedWeights();
   void CheckFoldedStatistics();
+  // Operators to which a part of a batch is another batch.
+  void FindMixed();
 
   const JobSpec& spec_;
   const Model& model_;
@@ -423,6 +428,26 @@ void Resolver::CheckFoldedStatistics() {
   problems_->emplace_back(
       "training.sync_batch_statistics: no BatchNormalization before the loss "
       "output takes its batch's mean and variance in training; leave it out");
+}
+
+void Resolver::FindMixed() {
+  result_.mixed_samples = FindMixedSamples(graph_, result_.loss_output);
+  std::vector<std::string> mixed = result_.mixed_samples;
+  const bool normalizes = absl::c_any_of(
+      result_.parameters,
+      [](const auto& parameter) { return parameter.momentum.has_value(); });
+  if (normalizes && !spec_.training().sync_batch_statistics()) {
+    mixed.emplace_back("BatchNormalization");
+  }
+  if (spec_.training().micro_batches() < 2 || OnlyEvaluates(spec_) ||
+      mixed.empty()) {
+    return;
+  }
+  result_.warnings.push_back(absl::StrCat(
+      "training.micro_batches: ", FirstOf(mixed),
+      " combines the samples of a batch, here of each part by itself: what is "
+      "trained is not what whole batches would train. PyTorch's accumulation "
+      "of gradients does the same"));
 }
 
 void Resolver::CheckMergedConstants() {

@@ -54,6 +54,8 @@ struct TrainingGraph {
   // Warnings, a line each: facts that are no mistake, but that the user should
   // read before the job runs.
   std::vector<std::string> warnings;
+  // Nodes that combine the samples of a batch (mixed_samples.h).
+  std::vector<std::string> mixed_samples;
   std::vector<TrainingTable> tables;  // by JobSpec.tables index
   std::vector<ValueId> feeds;         // by DataSpec.feeds index
   ValueId loss_output = kNoValue;

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -21,6 +22,8 @@
 #include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
 #include "common/job/worker_groups.h"
+#include "common/model/graph/describe.h"
+#include "common/model/mixed_samples.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/available_memory.h"
 #include "common/system/free_disk.h"
@@ -42,6 +45,7 @@ namespace {
 // Of parameters that are gathered together: as much as a bucket of gradients
 // has at most.
 constexpr int64_t kGatherUnitBytes = int64_t{1} << 20;
+constexpr size_t kRunningMean = 3;  // input of BatchNormalization
 
 std::string DeviceText(const Executor::Options& options) {
   if (options.device == nullptr) {
@@ -317,7 +321,11 @@ class Preparation {
     if (job_.trains()) {
       job_.train = Open("data.train", data.train(), *shape);
     }
-    if (job_.train != nullptr && job_.is_chief()) CheckPaddingIds();
+    if (job_.train != nullptr && job_.is_chief()) {
+      CheckPaddingIds();
+      WarnOfLonelySamples();
+      WarnOfDividedSamples();
+    }
     if (Evaluates() && data.has_test()) {
       job_.test = Open("data.test", data.test(), *shape);
       const absl::Status same = CompareSources(data, options_.data_root);
@@ -366,6 +374,67 @@ class Preparation {
         }
       }
     }
+  }
+
+  // A channel of one element has no variance. Where every batch is so the job
+  // is refused; here the last one of an epoch is.
+  void WarnOfLonelySamples() {
+    const TrainingSpec& training = spec().training();
+    const int64_t batch = training.batch_size();
+    const int64_t rest =
+        job_.train->size() % (batch * job_.assignment.workers_size());
+    // Ranks take whole batches of what is left, in order, then the last one.
+    const int64_t last = rest % batch;
+    const int64_t parts = std::max<int64_t>(training.micro_batches(), 1);
+    const bool is_alone = training.sync_batch_statistics()
+                              ? rest == 1
+                              : last > 0 && last < 2 * parts;
+    if (!is_alone || training.global_batch() > 0 ||
+        spec().data().has_buckets()) {
+      return;
+    }
+    const auto shapes = job_.model->InferShapes(/*batch_size=*/1);
+    if (!shapes.ok()) return;  // said elsewhere
+    for (const Node& node : job_.model->graph().nodes) {
+      if (node.op_type != "BatchNormalization" ||
+          !FollowsBatches(node.inputs[kRunningMean])) {
+        continue;
+      }
+      const Dims& dims = (*shapes)[node.inputs[0]];
+      if (dims.size() < 2 || ElementCount(dims) != dims[1]) continue;
+      job_.training.warnings.push_back(absl::StrCat(
+          "data.train has ", job_.train->size(),
+          " samples, so that the last step of each epoch has one alone at some "
+          "worker",
+          parts > 1 ? ", in a part of its batch" : "",
+          ", and one has no variance: ",
+          DescribeNode(node.name, node.op_type,
+                       job_.model->graph().opset_version),
+          " normalises it by the running statistics. PyTorch ends there with "
+          "an error; another training.batch_size avoids it"));
+      return;
+    }
+  }
+
+  // A batch that any number of workers divide: `synctl scale` has asked for it.
+  void WarnOfDividedSamples() {
+    if (spec().training().global_batch() == 0 ||
+        job_.training.mixed_samples.empty()) {
+      return;
+    }
+    job_.training.warnings.push_back(absl::StrCat(
+        FirstOf(job_.training.mixed_samples),
+        " combines the samples of a batch, and each of ",
+        job_.assignment.workers_size(),
+        " workers those of its own part: with another number of workers the "
+        "model is trained otherwise"));
+  }
+
+  // A running mean that is kept by the job, and is no constant.
+  bool FollowsBatches(ValueId mean) const {
+    return absl::c_any_of(job_.training.parameters, [&](const auto& parameter) {
+      return parameter.value == mean && parameter.momentum.has_value();
+    });
   }
 
   void WarnOfPaddingIds(const TrainingTable& table, int feed,
@@ -507,7 +576,7 @@ class Preparation {
     CheckRoomForCompression();
   }
 
-  // The rank's client takes that memory when it is made.
+  // The rank's exchange takes that memory when it is made.
   void CheckRoomForCompression() {
     if (!job_.trains()) return;
     const uint64_t bytes =

@@ -37,20 +37,6 @@ bool IsAny(const std::vector<bool>& marked, absl::Span<const ValueId> values) {
                         [&](ValueId v) { return v != kNoValue && marked[v]; });
 }
 
-// By ValueId: the output depends on it, by numbers and not by steps.
-std::vector<bool> Influences(const Graph& graph, ValueId output) {
-  std::vector<bool> influences(graph.values.size(), false);
-  if (output == kNoValue) return influences;
-  influences[output] = true;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (IsStep(*node) || !IsAny(influences, node->outputs)) continue;
-    for (const ValueId v : node->inputs) {
-      if (IsFloat(graph, v)) influences[v] = true;
-    }
-  }
-  return influences;
-}
-
 class LossFinder {
  public:
   LossFinder(const Graph& graph, ValueId output,
@@ -123,6 +109,19 @@ class LossFinder {
 };
 
 }  // namespace
+
+std::vector<bool> Influences(const Graph& graph, ValueId output) {
+  std::vector<bool> influences(graph.values.size(), false);
+  if (output == kNoValue) return influences;
+  influences[output] = true;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (IsStep(*node) || !IsAny(influences, node->outputs)) continue;
+    for (const ValueId v : node->inputs) {
+      if (IsFloat(graph, v)) influences[v] = true;
+    }
+  }
+  return influences;
+}
 
 std::vector<bool> InputsWithGradient(const Graph& graph, const Node& node) {
   const OperatorInfo* const op = FindOperator(node.op_type);

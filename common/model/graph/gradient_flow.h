@@ -28,6 +28,10 @@ std::vector<ValueId> OutputsWithGradient(const Graph& graph, const Node& node);
 // kNoValue, whose gradient reaches nothing.
 std::vector<bool> ReachedByGradient(const Graph& graph, ValueId output);
 
+// By ValueId: `output` depends on it, by numbers and not by steps. A value
+// behind detach() influences it, too. `output` may be kNoValue.
+std::vector<bool> Influences(const Graph& graph, ValueId output);
+
 // A place where a parameter influences the output, but gets no gradient. The
 // rest of its gradient would then be wrong, without any message.
 struct LostGradient {

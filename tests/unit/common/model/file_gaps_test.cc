@@ -58,6 +58,9 @@ Found FoundIn(const std::string& text, const std::vector<Note>& notes,
           9, entry.SerializeAsString());
     }
   }
+  for (onnx::NodeProto& node : *file.mutable_graph()->mutable_node()) {
+    if (node.output(0) == "none") node.set_output(0, "");  // left out
+  }
   if (!weight.empty()) {
     file.mutable_graph()->mutable_initializer(0)->set_name(weight);
     file.mutable_graph()->mutable_node(0)->set_input(1, weight);
@@ -111,6 +114,43 @@ constexpr char kLayers[] = R"(<ir_version: 8, opset_import: ["" : 15]>
 g (float[N,2] x) => (float[N,2] y)
 <float[2,2] a = {1,2,3,4}, float[2,2] b = {1,2,3,4}>
 { h = MatMul(x, a) d = Identity(h) y = MatMul(d, b) })";
+
+TEST(FileGapsTest, WeightsInConstantNodesAreSaid) {
+  const Found found = FoundIn(R"(<ir_version: 8, opset_import: ["" : 15]>
+g (float[N,2] x) => (float[N,2] y)
+<float[2] b = {1,2}>
+{
+  w = Constant<value = float[2,2] {1,2,3,4}>()
+  half = Constant<value = float[1,1] {0.5}>()
+  h = MatMul(x, w)
+  t = Mul(h, half)
+  y = Add(t, b)
+})",
+                              {});
+  EXPECT_THAT(found.trained, ElementsAre("b"));
+  EXPECT_THAT(
+      found.warnings,
+      ElementsAre(AllOf(HasSubstr("not trained: 1 weight is in Constant "
+                                  "nodes ('w')"),
+                        HasSubstr("store it as initializers"))));
+}
+
+// The first output of `_, (h, c) = lstm(x)` has no name.
+TEST(FileGapsTest, ConstantWeightsOfALayerWhoseStepsNobodyReadsAreSaid) {
+  const Found found = FoundIn(R"(<ir_version: 8, opset_import: ["" : 15]>
+g (float[N,2,1] x) => (float[N,2] y)
+<float[1,1,1] r = {1}, int64[1] zero = {0}, float[1,2] v = {1,2}>
+{
+  w = Constant<value = float[1,1,1] {2}>()
+  t = Transpose<perm = [1,0,2]>(x)
+  none, h = RNN<hidden_size = 1>(t, w, r)
+  s = Squeeze(h, zero)
+  y = MatMul(s, v)
+})",
+                              {});
+  EXPECT_THAT(found.warnings,
+              ElementsAre(HasSubstr("1 weight is in Constant nodes ('w')")));
+}
 
 TEST(FileGapsTest, NothingIsTrainedThroughDetach) {
   EXPECT_THAT(FoundIn(kLayers, {}).trained, ElementsAre("a", "b"));

@@ -43,7 +43,7 @@ FileTensor Tensor(const std::string& name, Dims dims,
   return tensor;
 }
 
-TrainingGraph Graph(
+TrainingGraph GraphOf(
     const std::vector<std::pair<std::string, Dims>>& parameters) {
   TrainingGraph graph;
   for (const auto& [name, dims] : parameters) {
@@ -67,7 +67,7 @@ Outcome Match(const TrainingGraph& graph,
 
 const TrainingGraph& TwoLayers() {
   static const TrainingGraph* const graph =
-      new TrainingGraph(Graph({{"fc.weight", {3, 2}}, {"fc.bias", {3}}}));
+      new TrainingGraph(GraphOf({{"fc.weight", {3, 2}}, {"fc.bias", {3}}}));
   return *graph;
 }
 
@@ -128,7 +128,7 @@ TEST(StartWeightsTest, EachShapeThatDiffersIsNamedWithBoth) {
 }
 
 TEST(StartWeightsTest, ASquareThatTheExporterTransposesIsRefused) {
-  const TrainingGraph graph = Graph({{"onnx::MatMul_12", {3, 3}}});
+  const TrainingGraph graph = GraphOf({{"onnx::MatMul_12", {3, 3}}});
   EXPECT_THAT(Match(graph, {Tensor("fc.weight", {3, 3})},
                     "names { pattern: 'fc.weight' name: 'onnx::MatMul_12' }")
                   .problems,

@@ -29,8 +29,11 @@ namespace syncline::worker {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 // With a hidden layer of 4,096: 24.5 MiB of parameters and gradients, and 128
 // MiB of activations where a batch is of 4,096.
@@ -317,6 +320,45 @@ TEST_F(KeptDataOfAttemptsTest, IdsThatPassForPaddingAreWarnedOf) {
   feed->set_padding(7);
   PrepareAttempt(spec, kBagModel);
   EXPECT_THAT(job_->training.warnings, ElementsAre());
+}
+
+constexpr char kNormalisedModel[] = R"(
+<ir_version: 8, opset_import: ["" : 15]>
+normalised (float[N,784] x, float[784,10] w) => (float[N,10] y)
+<float[10] s = {1,1,1,1,1,1,1,1,1,1}, float[10] b = {0,0,0,0,0,0,0,0,0,0},
+ float[10] m = {0,0,0,0,0,0,0,0,0,0}, float[10] v = {1,1,1,1,1,1,1,1,1,1}>
+{
+  h = MatMul (x, w)
+  y = BatchNormalization (h, s, b, m, v)
+})";
+
+TEST(PreparedJobTest, ALastBatchOfOneSampleIsWarnedOf) {
+  const auto warnings = [](int64_t samples, uint32_t batch, uint32_t parts,
+                           bool folds = false) {
+    JobSpec spec = LargeBatches(batch);
+    spec.mutable_data()->mutable_train()->mutable_digits()->set_count(samples);
+    spec.mutable_training()->set_micro_batches(parts);
+    spec.mutable_training()->set_sync_batch_statistics(folds);
+    const AssignedJob assigned = AssignToOne(spec, kNormalisedModel);
+    std::vector<std::string> problems;
+    const auto job =
+        PrepareJob(assigned.assignment, 0, kNormalisedModel, {}, &problems);
+    EXPECT_THAT(problems, IsEmpty());
+    if (job == nullptr) return std::vector<std::string>();
+    return job->training.warnings;
+  };
+  EXPECT_THAT(warnings(22, 7, 1),
+              Contains(AllOf(HasSubstr("data.train has 22 samples"),
+                             HasSubstr("BatchNormalization"),
+                             HasSubstr("by the running statistics"))));
+  EXPECT_THAT(warnings(27, 8, 2),
+              Contains(HasSubstr("in a part of its batch")));
+  EXPECT_THAT(warnings(22, 7, 1, /*folds=*/true),
+              Contains(HasSubstr("by the running statistics")));
+  for (const int64_t samples : {21, 23}) {
+    EXPECT_THAT(warnings(samples, 7, 1),
+                Not(Contains(HasSubstr("by the running statistics"))));
+  }
 }
 
 constexpr char kBagAndIdModel[] = R"(<ir_version: 8, opset_import: ["" : 13]>
