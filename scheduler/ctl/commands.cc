@@ -251,7 +251,7 @@ absl::StatusOr<std::string> MakeNumberedDir(const std::string& path) {
 
 int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
               const Console& console) {
-  auto job = LoadJobFile(options.job_file, options.overrides);
+  auto job = LoadJobFile(options.job_file, options.overrides, options.planner);
   if (!job.ok()) {
     console.PrintError(job.status());
     return kExitFailed;  // whatever the code: the file is at fault

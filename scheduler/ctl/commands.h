@@ -28,6 +28,7 @@ struct SubmitOptions {
   // TRACEPARENT, else a new one.
   std::string trace_id = {};
   std::string traceparent = {};
+  JobPlanner planner = nullptr;  // of LoadJobFile
 };
 // `scheduler` is its address. Ctrl-C while watching leaves the job alone.
 int RunSubmit(const std::string& scheduler, const SubmitOptions& options,

@@ -129,6 +129,17 @@ absl::string_view OtherKind(const std::string& path) {
   return "";
 }
 
+// What a worker would refuse while it prepares the job. Memory is its own
+// machine's, and no reason here.
+absl::Status CheckOperators(const absl::Status& planned,
+                            const std::string& model_file) {
+  if (planned.ok() || absl::IsResourceExhausted(planned)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(model_file, ": ", planned.message()));
+}
+
 absl::Status CheckIsJobFile(const std::string& path) {
   const absl::string_view kind = OtherKind(path);
   std::error_code error;
@@ -145,7 +156,8 @@ absl::Status CheckIsJobFile(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
-                                    const JobOverrides& overrides) {
+                                    const JobOverrides& overrides,
+                                    const JobPlanner& planner) {
   SYNCLINE_RETURN_IF_ERROR(CheckIsJobFile(path));
   SYNCLINE_ASSIGN_OR_RETURN(const std::string text,
                             ReadFile(path, kJobFileBytesMax));
@@ -166,6 +178,7 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   ProblemDeduplicator deduplicator(reading);
   problems.of_fields = CheckSpec(spec, &deduplicator);
   JobFile job;
+  std::shared_ptr<const Model> model;
   if (!spec.model().path().empty()) {
     job.model_file = BesideJobFile(path, spec.model().path());
     const auto bytes = ReadFile(job.model_file, kModelBytesMax);
@@ -173,8 +186,8 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
       problems.of_fields.push_back(
           absl::StrCat("model.path: ", bytes.status().message()));
     } else {
-      const auto model = CheckModel(spec, *bytes, job.model_file, &deduplicator,
-                                    &job.training, &problems);
+      model = CheckModel(spec, *bytes, job.model_file, &deduplicator,
+                         &job.training, &problems);
       for (const std::string& note :
            model == nullptr ? std::vector<std::string>() : model->notes()) {
         job.notes.push_back(absl::StrCat(job.model_file, ": ", note));
@@ -205,6 +218,11 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
     all.insert(all.end(), located.begin(), located.end());
   }
   SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(all));
+  if (planner != nullptr && model != nullptr) {
+    SYNCLINE_RETURN_IF_ERROR(CheckOperators(
+        planner(WithDefaults(spec), model, job.training).status(),
+        job.model_file));
+  }
   if (const std::string note = PrecisionNote(spec); !note.empty()) {
     job.notes.push_back(absl::StrCat(path, ": ", note));
   }

@@ -2,11 +2,15 @@
 #define SYNCLINE_SCHEDULER_CTL_JOB_FILE_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/model/job_plan.h"
+#include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "proto/job_spec.pb.h"
 
@@ -42,14 +46,22 @@ struct JobOverrides {
   bool allow_missing = false;
 };
 
+// Plans the memory and the operations of a job, with the code of the worker and
+// the ps. `spec` has its defaults, `training` is what it is over `model`.
+using JobPlanner = std::function<absl::StatusOr<JobPlan>(
+    const JobSpec& spec, std::shared_ptr<const Model> model,
+    const TrainingGraph& training)>;
+
 // Reads and checks everything that can be checked without the cluster: syntax,
-// fields, the model, and how they fit. Errors: InvalidArgument with all
+// fields, the model, and how they fit; with a planner also what the workers'
+// operators refuse. Errors: InvalidArgument with all
 // problems, one per line, each "file:line: problem" where a line is known, or
 // "--set: problem" where `overrides.settings` has the field, or that the file
 // is something else, such as a model; NotFound, PermissionDenied: a file that
 // cannot be read.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
-                                    const JobOverrides& overrides = {});
+                                    const JobOverrides& overrides = {},
+                                    const JobPlanner& planner = nullptr);
 
 }  // namespace syncline::ctl
 

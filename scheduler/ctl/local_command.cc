@@ -149,7 +149,7 @@ class LocalRun {
       : options_(options), console_(console) {}
 
   absl::StatusOr<int> Run() {
-    auto job = LoadJobFile(options_.job_file, options_.size);
+    auto job = LoadJobFile(options_.job_file, options_.size, options_.planner);
     if (!job.ok()) {
       console_.PrintError(job.status());
       return kExitFailed;  // whatever the code: the file is at fault

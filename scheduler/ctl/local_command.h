@@ -27,6 +27,7 @@ struct LocalOptions {
   // Keeps the scheduler's state and the workers' files too.
   bool keep = false;
   std::string binary_dir;
+  JobPlanner planner = nullptr;  // of LoadJobFile
 };
 
 // Checks what this command alone can tell before it starts a process, and fills

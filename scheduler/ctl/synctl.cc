@@ -412,6 +412,7 @@ class CommandLine {
     CLI::App* submit = AddRemote(
         "submit", "Send a job to the cluster", [this](const Console& console) {
           submit_.traceparent = environment_.traceparent;
+          submit_.planner = environment_.planner;
           return RunSubmit(Scheduler(), submit_, console);
         });
     submit->add_option("FILE", submit_.job_file, "Job file")->required();
@@ -675,6 +676,7 @@ class CommandLine {
         Add("local", "Run one job on a cluster of its own on this machine",
             [this](const Console& console) {
               local_.binary_dir = environment_.binary_dir;
+              local_.planner = environment_.planner;
               local_.bounds_data = !local_.data_root.empty();
               if (local_.data_root.empty()) {
                 local_.data_root = environment_.data_root;

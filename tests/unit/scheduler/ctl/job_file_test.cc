@@ -290,6 +290,28 @@ TEST_F(LoadJobFileTest, AMissingModelIsAProblemOfModelPath) {
       AllOf(HasSubstr("job.textproto:3: model.path"), HasSubstr("No such")));
 }
 
+TEST_F(LoadJobFileTest, WhatTheWorkersRefuseIsSaidBeforeAnythingIsSent) {
+  WriteModel(kModel);
+  const std::string file = WriteJob(kJob);
+  absl::Status planned = absl::UnimplementedError("node 'a' (Einsum): 3 parts");
+  const JobPlanner planner = [&](const JobSpec& spec, auto model,
+                                 const TrainingGraph& training) {
+    EXPECT_GT(spec.training().eval_batch_size(), 0u) << "without defaults";
+    EXPECT_NE(model, nullptr);
+    EXPECT_EQ(training.parameters.size(), 2u);
+    return planned.ok() ? absl::StatusOr<JobPlan>(JobPlan()) : planned;
+  };
+  const absl::Status refused = LoadJobFile(file, {}, planner).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_EQ(refused.message(), absl::StrCat(dir_.File("models/tiny.onnxtxt"),
+                                            ": node 'a' (Einsum): 3 parts"));
+  // Memory is another machine's.
+  planned = absl::ResourceExhaustedError("too large");
+  EXPECT_TRUE(LoadJobFile(file, {}, planner).ok());
+  planned = absl::OkStatus();
+  EXPECT_TRUE(LoadJobFile(file, {}, planner).ok());
+}
+
 TEST_F(LoadJobFileTest, AMissingJobFileIsNamed) {
   const auto job = LoadJobFile(dir_.File("none"));
   EXPECT_TRUE(absl::IsNotFound(job.status())) << job.status();
