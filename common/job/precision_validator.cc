@@ -103,8 +103,8 @@ std::string PrecisionNote(const JobSpec& spec) {
     says.push_back(absl::StrCat(
         "the loss scale is dynamic, so a gradient that overflows skips its "
         "step",
-        sync ? ", on all workers: each step costs a norm over all ps, as "
-               "clip_norm does"
+        sync ? ", on all workers: each step costs a norm over the whole "
+               "gradient, as clip_norm does"
              : ", and each worker has its own scale"));
   }
   if (says.empty()) return "";

@@ -44,7 +44,9 @@ absl::StatusOr<PlanReport> MakeReport(const PlanOptions& options,
                             ReadFile(job.model_file, kModelBytesMax));
   SYNCLINE_ASSIGN_OR_RETURN(const auto model,
                             ParseJobModel(report.spec, bytes, job.model_file));
-  SYNCLINE_ASSIGN_OR_RETURN(report.plan, Plan(report.spec, model, planner));
+  auto plan = Plan(report.spec, model, planner);
+  if (!plan.ok()) return Annotate(plan.status(), job.model_file);
+  report.plan = *std::move(plan);
   if (SavesActivations(report.spec.training())) {
     JobSpec plain = report.spec;
     plain.mutable_training()->set_micro_batches(1);

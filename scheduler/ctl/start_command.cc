@@ -234,10 +234,13 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
     return absl::InvalidArgumentError(absl::StrCat(
         "resources.workers: ", spec.resources().workers(),
         ", but the job of the checkpoint has ", from.resources().workers(),
-        ": a clock would stand for other samples; --set training.global_batch=",
-        SharesOf(from).samples,
-        " keeps them, with any number of workers, and --weights-only starts "
-        "anew from its values"));
+        ": a clock would stand for other samples; ",
+        Compresses(spec)
+            ? ""
+            : absl::StrCat(
+                  "--set training.global_batch=", SharesOf(from).samples,
+                  " keeps them, with any number of workers, and "),
+        "--weights-only starts anew from its values"));
   }
   const auto warn = [&](absl::string_view field) {
     notes->push_back(absl::StrCat(
@@ -254,6 +257,8 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   note("learning_rate", spec.learning_rate(), from.learning_rate());
   note("consistency", spec.consistency(), from.consistency());
   note("loss", spec.loss(), from.loss());
+  note("compression", spec.compression(), from.compression());
+  if (spec.wire_type() != from.wire_type()) warn("wire_type");
   // Its length, and what changes no step, may be another.
   TrainingSpec training = spec.training();
   training.set_epochs(from.training().epochs());

@@ -19,6 +19,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 JobSpec Spec() {
@@ -168,6 +169,20 @@ TEST(StartCommandTest, OtherWorkersGoOnWhereAClockHasTheSameSamples) {
                          "checkpoint has 96"));
 }
 
+// What would be refused is not offered.
+TEST(StartCommandTest, OtherWorkersOfAJobThatCompressesBeginAnewAlone) {
+  std::vector<std::string> notes;
+  const JobSpec from = Spec();
+  JobSpec other = from;
+  other.mutable_resources()->set_workers(from.resources().workers() + 1);
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+              HasSubstr("--set training.global_batch="));
+  other.mutable_compression()->set_kind(CompressionSpec::INT8);
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+              AllOf(HasSubstr("--weights-only starts anew"),
+                    Not(HasSubstr("global_batch"))));
+}
+
 TEST(StartCommandTest, AnyWorkersGoOnWithLeasedData) {
   std::vector<std::string> notes;
   JobSpec from = Spec();
@@ -200,6 +215,13 @@ TEST(StartCommandTest, WhatMakesItAnotherRunIsSaidAloud) {
   EXPECT_THAT(notes, ElementsAre(StartsWith("warning: data is not that"),
                                  StartsWith("warning: learning_rate is not"),
                                  StartsWith("warning: training is not that")));
+  other = Spec();
+  other.mutable_compression()->set_kind(CompressionSpec::INT8);
+  other.set_wire_type(WIRE_BFLOAT16);
+  notes.clear();
+  EXPECT_TRUE(CheckGoesOn(Spec(), other, &notes).ok());
+  EXPECT_THAT(notes, ElementsAre(StartsWith("warning: compression is not that"),
+                                 StartsWith("warning: wire_type is not that")));
 }
 
 TEST(StartCommandTest, OnlyAJobThatHasEndedIsResumed) {
