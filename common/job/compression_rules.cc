@@ -42,11 +42,22 @@ void CheckFields(const C& compression, Problems* problems) {
   }
   problems->AtMost("compression.warmup_clocks", compression.warmup_clocks(),
                    kWarmupClocksMax);
-  if (compression.values()) {
-    problems->Add("compression.values",
-                  "is not built yet: leave it out; wire_type BFLOAT16 halves "
-                  "the bytes of values");
+}
+
+// Sums come back compressed; values do not yet.
+void CheckValues(const JobSpec& spec, Problems* problems) {
+  if (!spec.compression().values() ||
+      IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID})) {
+    return;
   }
+  problems->Add("compression.values",
+                "is for ALL_REDUCE and HYBRID, whose sums of gradients come "
+                "back; not built yet for ",
+                spec.strategy() == STRATEGY_UNSPECIFIED
+                    ? "PARAMETER_SERVER"
+                    : Strategy_Name(spec.strategy()),
+                ": leave it out; wire_type BFLOAT16 halves the bytes of "
+                "values");
 }
 
 void CheckDgc(const O& optimizer, Problems* problems) {
@@ -63,6 +74,13 @@ void CheckDgc(const O& optimizer, Problems* problems) {
                   "where gradients are added up, behind the momentum of the "
                   "workers; use TOP_K");
   }
+}
+
+// Of what is sent back, for a note.
+std::string NotCompressed(const JobSpec& spec) {
+  if (spec.compression().values()) return "";
+  return IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID}) ? "their sums, "
+                                                        : "values, ";
 }
 
 }  // namespace
@@ -83,7 +101,15 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
     return;
   }
   CheckFields(compression, problems);
-  if (kind == C::NONE) return;
+  if (kind == C::NONE) {
+    if (compression.values()) {
+      problems->Add("compression.values",
+                    "does not go with NONE: gradients would be whole one way "
+                    "alone");
+    }
+    return;
+  }
+  CheckValues(spec, problems);
   if (!IsOneOf(spec.consistency().mode(),
                {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC,
                 ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC,
@@ -137,11 +163,12 @@ void FillCompression(JobSpec* spec) {
 std::string CompressionNote(const JobSpec& spec) {
   if (!Compresses(spec)) return "";
   const C::Kind kind = spec.compression().kind();
-  std::string note = absl::StrCat(
-      "compression ", C::Kind_Name(kind), ": of dense gradients, not of ",
-      spec.strategy() == ALL_REDUCE || spec.strategy() == HYBRID ? "their sums"
-                                                                 : "values",
-      ", rows of tables and running means");
+  std::string note =
+      absl::StrCat("compression ", C::Kind_Name(kind),
+                   spec.compression().values()
+                       ? ": of dense gradients and their sums, not of "
+                       : ": of dense gradients, not of ",
+                   NotCompressed(spec), "rows of tables and running means");
   if (kind == C::TERNGRAD) return note;
   absl::StrAppend(
       &note, "; checkpoints have no residuals: a resumed job ",

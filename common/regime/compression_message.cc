@@ -22,11 +22,9 @@ absl::StatusOr<GradientCompression> ReadCompression(const C& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("kind: ", static_cast<int>(spec.kind()), " is not built"));
   }
-  if (spec.values()) {
-    return absl::InvalidArgumentError("values: true is not built");
-  }
   GradientCompression compression;
   compression.kind = static_cast<Kind>(spec.kind());
+  compression.values = spec.values();
   if (compression.sparse()) {
     if (spec.fraction() != 0) compression.fraction = spec.fraction();
     if (!(compression.fraction > 0 && compression.fraction < 1)) {
@@ -49,6 +47,7 @@ absl::StatusOr<GradientCompression> ReadCompression(const C& spec) {
 CompressionSpec ToProto(const GradientCompression& compression) {
   C spec;
   spec.set_kind(KindOf(compression));
+  spec.set_values(compression.values);
   if (compression.sparse()) {
     spec.set_fraction(compression.fraction);
     spec.set_warmup_clocks(compression.warmup_clocks);

@@ -22,6 +22,8 @@ struct GradientCompression {
   double fraction = kDefaultFraction;               // kTopK, kDgc: (0, 1)
   uint32_t block_elements = kDefaultBlockElements;  // kInt8, kTernGrad
   uint64_t warmup_clocks = 0;                       // kDgc
+  // What comes back is kInt8, with what that loses kept by its owner.
+  bool values = false;
 
   bool any() const { return kind != Kind::kNone; }
   // The largest elements of a tensor are sent, and no other.

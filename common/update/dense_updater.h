@@ -149,6 +149,10 @@ class DenseUpdater {
   absl::Span<const float> reduced(uint32_t block) const {
     return {blocks_[block].reduced.data(), blocks_[block].reduced.size()};
   }
+  // For owners that send less than the sum, and apply what they send.
+  absl::Span<float> mutable_reduced(uint32_t block) {
+    return blocks_[block].reduced.span();
+  }
   uint64_t reduced_samples(uint32_t block) const {
     return blocks_[block].reduced_samples;
   }

@@ -314,6 +314,25 @@ TEST_F(PeerTrainingTest, CompressedGradients) {
   }
 }
 
+// All ranks apply the sums that their owners have sent, whoever owns what, and
+// learn as much.
+TEST_F(PeerTrainingTest, CompressedSums) {
+  JobSpec spec = NormalisedDigits();
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  spec.mutable_compression()->set_kind(CompressionSpec::INT8);
+  const auto whole = Train(3, ALL_REDUCE, spec, kNormalised);
+  ASSERT_EQ(whole.status, absl::OkStatus());
+  spec.mutable_compression()->set_values(true);
+  const auto compressed = Train(3, ALL_REDUCE, spec, kNormalised);
+  ASSERT_EQ(compressed.status, absl::OkStatus());
+  EXPECT_NE(compressed.weights, whole.weights) << "nothing was compressed";
+  EXPECT_EQ(compressed.weights,
+            Train(3, ALL_REDUCE, spec, kNormalised).weights);
+  ASSERT_EQ(compressed.evaluations.size(), whole.evaluations.size());
+  EXPECT_NEAR(compressed.evaluations[1].loss(), whole.evaluations[1].loss(),
+              0.02);
+}
+
 // Before it is compressed, each rank's gradient is clipped as a whole.
 TEST_F(PeerTrainingTest, CompressedGradientsThatAreClipped) {
   JobSpec spec = Digits();

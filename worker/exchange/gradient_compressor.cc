@@ -79,10 +79,11 @@ uint64_t BytesWithoutWhole(const GradientCompression& compression,
 
 }  // namespace
 
-GradientCompressor::GradientCompressor(Options options, const BlockMap& map)
+GradientCompressor::GradientCompressor(Options options,
+                                       absl::Span<const Block> blocks)
     : options_(std::move(options)),
-      blocks_(map.blocks().begin(), map.blocks().end()),
-      encoded_(map.blocks().size()) {
+      blocks_(blocks.begin(), blocks.end()),
+      encoded_(blocks.size()) {
   for (uint32_t id = 0; id < blocks_.size(); ++id) {
     const uint32_t tensor = blocks_[id].tensor;
     if (tensor >= tensors_.size()) tensors_.resize(tensor + 1);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -56,7 +57,10 @@ class GradientCompressor {
   };
 
   // `map`: any of the job's, whatever its shards.
-  GradientCompressor(Options options, const BlockMap& map);
+  GradientCompressor(Options options, const BlockMap& map)
+      : GradientCompressor(std::move(options), map.blocks()) {}
+  // `blocks` of 1..kCompressedElementsMax elements, by tensor and offset.
+  GradientCompressor(Options options, absl::Span<const Block> blocks);
 
   // Bytes that compression takes of a rank, at most: what is kept from step to
   // step, one encoded gradient and its copy in messages, and what finds the

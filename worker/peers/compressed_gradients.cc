@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "common/update/compressed_source.h"
@@ -11,7 +10,6 @@
 #include "worker/peers/peer_messages.h"
 
 namespace syncline::worker {
-namespace {
 
 GradientCompressor::Options WithRunningMeans(
     GradientCompressor::Options options, const DenseTensors& tensors) {
@@ -20,8 +18,6 @@ GradientCompressor::Options WithRunningMeans(
   }
   return options;
 }
-
-}  // namespace
 
 CompressedGradients::CompressedGradients(Options options, const BlockMap* map,
                                          absl::Span<const Bucket> buckets,
@@ -76,15 +72,10 @@ void CompressedGradients::Undo(int64_t clock) {
 
 CompressedGradients::Message CompressedGradients::MessageOf(uint32_t bucket) {
   std::vector<uint32_t>& sizes = sizes_out_[bucket];
-  sizes.clear();
   Message message;
-  for (const uint32_t id : buckets_[bucket].blocks) {
-    const absl::string_view block = compressor_.block(id);
-    sizes.push_back(static_cast<uint32_t>(block.size()));
-    message.bytes += block.size();
-    message.blocks.push_back(
-        {reinterpret_cast<const uint8_t*>(block.data()), block.size()});
-  }
+  message.blocks = LeaveWith(
+      buckets_[bucket], [&](uint32_t id) { return compressor_.block(id); },
+      &sizes);
   message.sizes = BytesOfAll(absl::MakeConstSpan(sizes));
   return message;
 }
@@ -96,47 +87,6 @@ std::shared_ptr<const FloatSource> CompressedGradients::OwnSource(
     SYNCLINE_CHECK(source->AddView(compressor_.block(id), CountOf(id)).ok());
   }
   return source;
-}
-
-PeerMemory CompressedGradients::SizesFrom(uint32_t rank, uint32_t bucket) {
-  std::vector<uint32_t>& sizes = arrivals_[rank][bucket].sizes;
-  sizes.resize(buckets_[bucket].blocks.size());
-  return WritableBytesOfAll(absl::MakeSpan(sizes));
-}
-
-absl::StatusOr<PeerMemory> CompressedGradients::BlocksFrom(uint32_t rank,
-                                                           uint32_t bucket) {
-  Arrival& arrival = arrivals_[rank][bucket];
-  size_t bytes = 0;
-  for (size_t i = 0; i < arrival.sizes.size(); ++i) {
-    const uint32_t id = buckets_[bucket].blocks[i];
-    if (arrival.sizes[i] > CompressedBytesMax(CountOf(id))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("compressed block ", id, " of ", CountOf(id),
-                       " elements has ", arrival.sizes[i], " bytes, at most ",
-                       CompressedBytesMax(CountOf(id)), " can be"));
-    }
-    bytes += arrival.sizes[i];
-  }
-  arrival.bytes.resize(bytes);
-  return PeerMemory{reinterpret_cast<uint8_t*>(arrival.bytes.data()), bytes};
-}
-
-absl::StatusOr<CompressedGradients::Received> CompressedGradients::Take(
-    uint32_t rank, uint32_t bucket) {
-  Arrival& arrival = arrivals_[rank][bucket];
-  Received received;
-  received.bytes = arrival.bytes.size();
-  auto source = std::make_shared<CompressedSource>(
-      std::exchange(arrival.bytes, std::string()));
-  for (size_t i = 0; i < arrival.sizes.size(); ++i) {
-    const uint32_t id = buckets_[bucket].blocks[i];
-    SYNCLINE_RETURN_IF_ERROR(
-        Annotate(source->Add(arrival.sizes[i], CountOf(id)),
-                 absl::StrCat("compressed block ", id)));
-  }
-  received.gradient = std::move(source);
-  return received;
 }
 
 }  // namespace syncline::worker

@@ -1,14 +1,11 @@
 #ifndef SYNCLINE_WORKER_PEERS_COMPRESSED_GRADIENTS_H_
 #define SYNCLINE_WORKER_PEERS_COMPRESSED_GRADIENTS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/update/float_source.h"
 #include "common/wire/block_map.h"
@@ -17,15 +14,16 @@
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/gradient_compressor.h"
 #include "worker/peers/block_owners.h"
+#include "worker/peers/compressed_bucket.h"
 
 namespace syncline::worker {
 
+// `options` with the running means of `tensors`, where they name none.
+GradientCompressor::Options WithRunningMeans(
+    GradientCompressor::Options options, const DenseTensors& tensors);
+
 // The gradients of a job without ps, compressed: this rank's for the others'
-// buckets, and the others' for its own. A bucket is two messages, since its
-// bytes depend on the gradient:
-//
-//   sizes    one uint32 for each block of the bucket
-//   blocks   one behind the other, as common/wire/compression.h has them
+// buckets, and the others' for its own.
 //
 // A gradient is compressed as it would be on its way to a ps, so its bits are
 // the same. PeerExchange sends and receives what is described here.
@@ -63,8 +61,7 @@ class CompressedGradients {
   // What is sent of a bucket. The memory stays until the next step.
   struct Message {
     ConstPeerMemory sizes;
-    std::vector<ConstPeerMemory> blocks;
-    size_t bytes = 0;  // of blocks
+    LeavingBucket blocks;
   };
   // REQUIRES: its tensors are compressed, and another rank owns it.
   Message MessageOf(uint32_t bucket);
@@ -74,25 +71,11 @@ class CompressedGradients {
 
   // --- The others', of the buckets that this rank owns ---
 
-  PeerMemory SizesFrom(uint32_t rank, uint32_t bucket);
-  // The sizes have come: where the blocks go. Errors: InvalidArgument: a size
-  // that no block of so many elements has.
-  absl::StatusOr<PeerMemory> BlocksFrom(uint32_t rank, uint32_t bucket);
-  // The blocks have come, of so many bytes. Gives them away.
-  struct Received {
-    std::shared_ptr<const FloatSource> gradient;
-    size_t bytes = 0;
-  };
-  // Errors: InvalidArgument: bytes that are no block; names it.
-  absl::StatusOr<Received> Take(uint32_t rank, uint32_t bucket);
+  ComingBucket& From(uint32_t rank, uint32_t bucket) {
+    return arrivals_[rank][bucket];
+  }
 
  private:
-  // Of a bucket, from one rank.
-  struct Arrival {
-    std::vector<uint32_t> sizes;  // by block
-    std::string bytes;
-  };
-
   size_t CountOf(uint32_t block) const {
     return static_cast<size_t>(map_.blocks()[block].count);
   }
@@ -102,8 +85,8 @@ class CompressedGradients {
   const absl::Span<const Bucket> buckets_;
   const DenseTensors& tensors_;
   GradientCompressor compressor_;
-  std::vector<std::vector<uint32_t>> sizes_out_;  // by bucket
-  std::vector<std::vector<Arrival>> arrivals_;    // by rank, by bucket
+  std::vector<std::vector<uint32_t>> sizes_out_;     // by bucket
+  std::vector<std::vector<ComingBucket>> arrivals_;  // by rank, by bucket
 };
 
 }  // namespace syncline::worker

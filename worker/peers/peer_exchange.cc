@@ -58,7 +58,8 @@ absl::string_view HashText(ElementType type) {
 // Of compression; what it sends says by itself how it is encoded.
 std::string HashText(const GradientCompression& compression) {
   if (!compression.any()) return "";
-  return absl::StrCat(" compression ", static_cast<int>(compression.kind));
+  return absl::StrCat(" compression ", static_cast<int>(compression.kind),
+                      compression.values ? " of sums, too" : "");
 }
 
 // Of the units that values are gathered in; all ranks send by them.
@@ -186,8 +187,15 @@ PeerExchange::Memory PeerExchange::MemoryOf(const Options& options,
   if (narrows && !options.replicates) {
     travelling += (options.frees_values ? own : all) / 2;  // values
   }
-  memory.gradient_bytes =
-      travelling + (reduces ? own : 0) + (options.replicates ? all - own : 0);
+  const bool compresses_sums =
+      compresses && options.compression.compressor.compression.values;
+  memory.gradient_bytes = travelling + (reduces ? own : 0);
+  if (compresses_sums) {
+    memory.gradient_bytes += static_cast<int64_t>(
+        CompressedSums::MemoryBytes(options.compression.compressor, map, rank));
+  } else if (options.replicates) {
+    memory.gradient_bytes += all - own;
+  }
   // The own gradients, and those on their way.
   if (options.frees_gradients && !compresses) {
     memory.gradient_bytes += own + kBufferedBytesMax;
@@ -217,9 +225,21 @@ PeerExchange::PeerExchange(Options options, BlockMap map,
     compressed_ = std::make_unique<CompressedGradients>(
         options_.compression, &reduction_.map(), reduction_.buckets(),
         &tensors_);
+    if (options_.compression.compressor.compression.values) CompressSums();
   }
   MakeMessages();
   if (options_.frees_values) MakeGathers();
+}
+
+void PeerExchange::CompressSums() {
+  SYNCLINE_CHECK(options_.replicates);
+  compressed_sums_ = std::make_unique<CompressedSums>(
+      WithRunningMeans(options_.compression.compressor, tensors_),
+      &reduction_.map(), reduction_.buckets(), link_->rank());
+  reduction_.ReplaceSums(
+      [this](uint32_t block, uint64_t samples, absl::Span<float> sum) {
+        compressed_sums_->Compress(block, sum, clock_, samples);
+      });
 }
 
 void PeerExchange::MakeMessages() {
@@ -250,11 +270,14 @@ void PeerExchange::MakeMessages() {
       own_offsets_[b] = own;
       own += gradient;
       if (reduction_.replicates()) {
-        sums_out_[b] = AlignedFloats(SumsElements(bucket));
+        sums_out_[b] = AlignedFloats(HeadElements(b));
       }
     } else if (reduction_.replicates()) {
       sum_offsets_[b] = sums;
-      sums += SumsElements(bucket) + AlignedElements(bucket.elements);
+      sums += HeadElements(b);
+      if (compressed_sums_ == nullptr) {
+        sums += AlignedElements(bucket.elements);
+      }
     }
   }
   const bool takes = options_.frees_gradients && !compresses();
@@ -464,11 +487,14 @@ void PeerExchange::ReceiveCompressed(uint32_t rank, uint32_t bucket,
                                      int64_t clock) {
   link_->transport().Receive(
       rank, TagAt(clock, kGradientSizes, bucket),
-      compressed_->SizesFrom(rank, bucket), absl::InfiniteFuture(),
+      WritableBytesOfAll(
+          compressed_->From(rank, bucket).Sizes(buckets()[bucket])),
+      absl::InfiniteFuture(),
       [this, rank, bucket, clock](const absl::Status& status) {
         if (!status.ok()) return;
         link_->Moved();
-        const auto memory = compressed_->BlocksFrom(rank, bucket);
+        const auto memory = compressed_->From(rank, bucket)
+                                .Blocks(reduction_.map(), buckets()[bucket]);
         if (!memory.ok()) return FailOf(rank, clock, memory.status());
         Receive(rank, TagAt(clock, kGradient, bucket), *memory,
                 {.kind = kGradient, .from = rank, .bucket = bucket});
@@ -622,8 +648,7 @@ void PeerExchange::CountGradient(uint32_t bucket, size_t bytes) {
       buckets()[bucket].elements * sizeof(float);
 }
 
-void PeerExchange::CountValues(ElementType type, size_t elements) {
-  const size_t bytes = elements * ElementBytes(type);
+void PeerExchange::CountValues(size_t bytes, size_t elements) {
   AddCount(options_.telemetry.pulled_bytes, bytes);
   if (options_.counts == nullptr) return;
   options_.counts->value_bytes += bytes;
@@ -663,10 +688,10 @@ void PeerExchange::SendCompressed(uint32_t bucket) {
                                  compressed_->OwnSource(bucket));
   }
   const CompressedGradients::Message message = compressed_->MessageOf(bucket);
-  CountGradient(bucket, message.sizes.size + message.bytes);
+  CountGradient(bucket, message.sizes.size + message.blocks.bytes);
   const uint32_t owner = buckets()[bucket].owner;
   Send(owner, TagOf(kGradientSizes, bucket), {message.sizes});
-  Send(owner, TagOf(kGradient, bucket), message.blocks);
+  Send(owner, TagOf(kGradient, bucket), message.blocks.blocks);
 }
 
 // While what backward has just written is in the cache.
@@ -734,6 +759,7 @@ absl::Status PeerExchange::Wait() {
   });
   if (status.ok() && compresses() && was_skipped(clock_)) {
     compressed_->Undo(clock_);
+    if (compressed_sums_ != nullptr) compressed_sums_->Undo(clock_);
   }
   // A step that was skipped has written no value.
   if (status.ok() && divides_values()) {
@@ -828,15 +854,13 @@ void PeerExchange::Take(const News& news) {
           std::find(owned_missing_.begin(), owned_missing_.end(), b));
       return;
     case kResult: {
-      CountValues(
-          reduction_.replicates() ? ElementType::kFloat32 : options_.wire_type,
-          buckets()[b].elements);
       if (!reduction_.replicates()) {
+        CountValues(options_.wire_type, buckets()[b].elements);
         if (narrows()) TakeNarrowedValues(b);
         return reduction_.OnValues(b);
       }
       const absl::Status taken = TakeSum(b);
-      if (!taken.ok()) Fail(taken);
+      if (!taken.ok()) FailOf(buckets()[b].owner, clock_, taken);
       return;
     }
     default:
@@ -845,11 +869,54 @@ void PeerExchange::Take(const News& news) {
 }
 
 void PeerExchange::TakeCompressed(uint32_t rank, uint32_t bucket) {
-  auto received = compressed_->Take(rank, bucket);
+  auto received =
+      compressed_->From(rank, bucket).Take(reduction_.map(), buckets()[bucket]);
   if (!received.ok()) return FailOf(rank, clock_, received.status());
   AddCount(options_.telemetry.pulled_bytes, received->bytes);
-  reduction_.OnGradient(rank, bucket, std::move(received->gradient));
+  reduction_.OnGradient(rank, bucket, std::move(received->values));
   heard_at_ = MonotonicNow();
+}
+
+// In front of a bucket's sums: BlockSums, and the sizes of compressed blocks.
+size_t PeerExchange::HeadElements(uint32_t bucket) const {
+  const Bucket& of = buckets()[bucket];
+  return SumsElements(of) +
+         (compressed_sums_ == nullptr ? 0 : AlignedElements(of.blocks.size()));
+}
+
+void PeerExchange::SendCompressedSum(uint32_t bucket) {
+  const LeavingBucket leaving = compressed_sums_->Leave(bucket, clock_);
+  const std::vector<StepReduction::BlockSum> sums = reduction_.SumsOf(bucket);
+  const absl::Span<const uint32_t> sizes = compressed_sums_->sizes(bucket);
+  AlignedFloats& head = sums_out_[bucket];
+  std::memcpy(head.data(), sums.data(), sums.size() * sizeof(sums[0]));
+  std::memcpy(head.data() + SumsElements(buckets()[bucket]), sizes.data(),
+              sizes.size() * sizeof(sizes[0]));
+  SendToAll(TagOf(kResultSizes, bucket),
+            {BytesOfAll(absl::Span<const float>(head.data(), head.size()))});
+  SendToAll(TagOf(kResult, bucket), leaving.blocks);
+}
+
+void PeerExchange::ReceiveCompressedSum(uint32_t bucket, int64_t clock) {
+  const uint32_t owner = buckets()[bucket].owner;
+  const absl::Span<float> head =
+      sums_.span().subspan(sum_offsets_[bucket], HeadElements(bucket));
+  link_->transport().Receive(
+      owner, TagAt(clock, kResultSizes, bucket), WritableBytesOfAll(head),
+      absl::InfiniteFuture(),
+      [this, owner, bucket, clock, head](const absl::Status& status) {
+        if (!status.ok()) return;
+        link_->Moved();
+        const Bucket& of = buckets()[bucket];
+        ComingBucket& coming = compressed_sums_->From(bucket);
+        const absl::Span<uint32_t> sizes = coming.Sizes(of);
+        std::memcpy(sizes.data(), head.data() + SumsElements(of),
+                    sizes.size() * sizeof(sizes[0]));
+        const auto memory = coming.Blocks(reduction_.map(), of);
+        if (!memory.ok()) return FailOf(owner, clock, memory.status());
+        Receive(owner, TagAt(clock, kResult, bucket), *memory,
+                {.kind = kResult, .bucket = bucket});
+      });
 }
 
 absl::Status PeerExchange::TakeSum(uint32_t bucket) {
@@ -858,8 +925,17 @@ absl::Status PeerExchange::TakeSum(uint32_t bucket) {
   std::vector<StepReduction::BlockSum> sums(of.blocks.size());
   std::memcpy(static_cast<void*>(sums.data()), begin,
               sums.size() * sizeof(sums[0]));
-  return reduction_.OnSum(
-      bucket, sums, std::make_shared<FloatPayload>(begin + SumsElements(of)));
+  if (compressed_sums_ == nullptr) {
+    CountValues(ElementType::kFloat32, of.elements);
+    return reduction_.OnSum(
+        bucket, sums, std::make_shared<FloatPayload>(begin + SumsElements(of)));
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(
+      ComingBucket::Received received,
+      compressed_sums_->From(bucket).Take(reduction_.map(), of));
+  CountValues(HeadElements(bucket) * sizeof(float) + received.bytes,
+              of.elements);
+  return reduction_.OnSum(bucket, sums, std::move(received.values));
 }
 
 void PeerExchange::ReceiveNorms() {
@@ -886,6 +962,10 @@ void PeerExchange::ReceiveResults() {
       } else {
         ReceiveValues(b, kResult, clock_);
       }
+      continue;
+    }
+    if (compressed_sums_ != nullptr) {
+      ReceiveCompressedSum(b, clock_);
       continue;
     }
     Receive(buckets()[b].owner, TagOf(kResult, b),
@@ -929,6 +1009,9 @@ void PeerExchange::SendOut(const StepReduction::Outgoing& out) {
   }
   if (out.kind == Kind::kValues && narrows()) {
     return SendNarrowedValues(out.bucket);
+  }
+  if (out.kind == Kind::kSum && compressed_sums_ != nullptr) {
+    return SendCompressedSum(out.bucket);
   }
   std::vector<ConstPeerMemory> pieces;
   if (out.kind == Kind::kSum) {

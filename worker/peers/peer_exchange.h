@@ -26,6 +26,7 @@
 #include "worker/exchange/transfer_counts.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/compressed_gradients.h"
+#include "worker/peers/compressed_sums.h"
 #include "worker/peers/peer_checkpoints.h"
 #include "worker/peers/peer_link.h"
 #include "worker/peers/peer_messages.h"
@@ -230,6 +231,7 @@ class PeerExchange : public ParameterExchange {
   };
   PeerExchange(Options options, BlockMap map, std::vector<Bucket> buckets,
                DenseTensors tensors, std::shared_ptr<PeerLink> link);
+  void CompressSums();
   void MakeMessages();
   bool Owns(uint32_t bucket) const {
     return buckets()[bucket].owner == link_->rank();
@@ -286,7 +288,10 @@ class PeerExchange : public ParameterExchange {
   // A bucket's gradient leaves in so many bytes.
   void CountGradient(uint32_t bucket, size_t bytes);
   // Values of other owners, or their sums, have come.
-  void CountValues(ElementType type, size_t elements);
+  void CountValues(ElementType type, size_t elements) {
+    CountValues(elements * ElementBytes(type), elements);
+  }
+  void CountValues(size_t bytes, size_t elements);
   void SendNarrowedValues(uint32_t bucket);
   void ReceiveNarrowedValues(uint32_t bucket);
   // Such values that have come, to the tensors.
@@ -308,7 +313,10 @@ class PeerExchange : public ParameterExchange {
   void Pump() ABSL_LOCKS_EXCLUDED(mu_);
   void Take(const News& news);
   void TakeCompressed(uint32_t rank, uint32_t bucket);
+  void SendCompressedSum(uint32_t bucket);
+  void ReceiveCompressedSum(uint32_t bucket, int64_t clock);
   absl::Status TakeSum(uint32_t bucket);
+  size_t HeadElements(uint32_t bucket) const;
   void WarnOfFound();
   void MakeGathers();  // with frees_values
   // With divides_values: the chief reads the values behind the open step.
@@ -372,6 +380,8 @@ class PeerExchange : public ParameterExchange {
   std::vector<size_t> own_offsets_;  // by bucket
   // In their place, if gradients are compressed; else null.
   std::unique_ptr<CompressedGradients> compressed_;
+  // Of sums, if they are compressed; else null.
+  std::unique_ptr<CompressedSums> compressed_sums_;
   // With frees_gradients, by bucket of another rank: what has been taken of it.
   std::vector<AlignedFloats> taken_;
   // With 16 bits on the wire: the own gradients of the other ranks' buckets.
@@ -381,7 +391,8 @@ class PeerExchange : public ParameterExchange {
   // gradients do, and of the own ones, as in gradients_.
   AlignedFloats values_in_;
   AlignedFloats values_out_;
-  // Replicated: BlockSums and sums of the other buckets.
+  // Replicated: BlockSums and sums of the other buckets; where sums are
+  // compressed BlockSums and sizes, which are a message before them.
   AlignedFloats sums_;
   std::vector<size_t> sum_offsets_;  // by bucket
   std::vector<std::unique_ptr<FactsMessage>> facts_in_, facts_out_;  // by rank

@@ -21,7 +21,6 @@ namespace syncline::worker {
 // The kinds of messages between the ranks of a job without ps.
 enum PeerMessage : uint32_t {
   kFacts = PeerTag::kFirstFreeKind,  // one a step, to every rank
-  kGradientSizes,                    // before it, if it is compressed
   kGradient,                         // of a bucket, to its owner
   kGradientNorms,                    // of an owner's blocks, to every rank
   kTrustNorms,                       // likewise
@@ -46,6 +45,9 @@ enum PeerMessage : uint32_t {
   // Where values are at their owners alone.
   kUnitValues,   // an owner's part of a unit of the step, to every rank
   kOwnedValues,  // of a bucket, of the clock of a cut, to rank 0
+  // In front of what is compressed (worker/peers/compressed_bucket.h).
+  kGradientSizes,
+  kResultSizes,
 };
 
 // One rank's transport with what all its waits have in common: a wait ends when

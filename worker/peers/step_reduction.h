@@ -98,6 +98,15 @@ class StepReduction {
     before_change_ = std::move(before);
   }
 
+  // Calls `replace` with the sum of an own block, which is of `samples` of the
+  // step, and may make another one of it before it is sent and applied. May be
+  // null. REQUIRES: replicated.
+  void ReplaceSums(std::function<void(uint32_t block, uint64_t samples,
+                                      absl::Span<float> sum)>
+                       replace) {
+    replace_sum_ = std::move(replace);
+  }
+
   // `may_change` says whether an own bucket's values may change; false: ask
   // again. Null: they may.
   void GateChanges(std::function<bool(uint32_t bucket)> may_change) {
@@ -279,6 +288,8 @@ class StepReduction {
   DenseUpdater::Scratch scratch_;
   std::function<void(uint32_t local)> before_change_;
   std::function<bool(uint32_t bucket)> may_change_;
+  std::function<void(uint32_t block, uint64_t samples, absl::Span<float> sum)>
+      replace_sum_;
   absl::Status status_;
   Shown shown_ = Shown::kWhole;  // in the tensors
 

@@ -116,17 +116,8 @@ void AppendEnum(const EnumDescriptor& type, std::string* out) {
   }
 }
 
-// The validator refuses any value of it: the comment says what it is for once
-// it is built.
-bool IsRefused(const FieldDescriptor& field) {
-  return field.full_name() == "syncline.CompressionSpec.values";
-}
-
 void AppendField(const FieldDescriptor& field, std::string* out) {
   absl::StrAppendFormat(out, "  %-24s %s\n", field.name(), TypeText(field));
-  if (IsRefused(field)) {
-    AppendWrapped("Not built yet, and refused: leave it out.", 6, out);
-  }
   AppendWrapped(CommentOf(field), 6, out);
   AppendWrapped(ChoiceText(field), 6, out);
   if (field.enum_type() != nullptr) AppendEnum(*field.enum_type(), out);

@@ -41,6 +41,8 @@ TEST(CompressionRulesTest, TakesWhatIsBuilt) {
         "consistency { mode: ASYNC } compression { kind: TOP_K }",
         "strategy: ALL_REDUCE resources { workers: 2 } compression { kind: "
         "INT8 }",
+        "strategy: ALL_REDUCE resources { workers: 2 } compression { kind: "
+        "TOP_K values: true }",
         "strategy: SHARDED sharding { stage: 3 } resources { workers: 2 } "
         "compression { kind: DGC }",
         "strategy: SHARDED resources { workers: 2 } optimizer { clip_norm: 1 } "
@@ -73,7 +75,13 @@ TEST(CompressionRulesTest, RefusesByName) {
       {"compression { kind: TOP_K warmup_clocks: 5 }",
        "compression.warmup_clocks: ", "only for DGC"},
       {"compression { kind: INT8 values: true }",
-       "compression.values: ", "is not built yet"},
+       "compression.values: ", "not built yet for PARAMETER_SERVER"},
+      {"compression { kind: INT8 values: true } strategy: SHARDED "
+       "resources { workers: 2 }",
+       "compression.values: ", "not built yet for SHARDED"},
+      {"compression { kind: NONE values: true } strategy: ALL_REDUCE "
+       "resources { workers: 2 }",
+       "compression.values: ", "does not go with NONE"},
       {"compression { kind: DGC } strategy: SHARDED sharding { stage: 2 } "
        "resources { workers: 2 } optimizer { clip_norm: 1 }",
        "optimizer.clip_norm: ", "DGC and sharding.stage 2"},

@@ -1,6 +1,6 @@
 // Goal: what one rank sends of a bucket another one reads as its owner would
 // have the sender's gradient itself, and sizes and bytes that are of no block
-// are refused before memory is taken.
+// are refused.
 // Method: two ranks' sides in one process, whose messages are copied by hand.
 
 #include "worker/peers/compressed_gradients.h"
@@ -48,6 +48,16 @@ class CompressedGradientsTest : public ::testing::Test {
     }
   }
 
+  ComingBucket& Coming(CompressedGradients* owner) {
+    return owner->From(/*rank=*/0, bucket_);
+  }
+  void CopySizes(const CompressedGradients::Message& message,
+                 CompressedGradients* owner) {
+    const absl::Span<uint32_t> sizes = Coming(owner).Sizes(buckets_[bucket_]);
+    ASSERT_EQ(sizes.size() * sizeof(uint32_t), message.sizes.size);
+    std::memcpy(sizes.data(), message.sizes.data, message.sizes.size);
+  }
+
   const BlockMap map_;
   const std::vector<Bucket> buckets_;
   std::vector<std::vector<float>> gradients_;
@@ -64,49 +74,50 @@ TEST_F(CompressedGradientsTest, ARankReadsWhatAnotherSends) {
   CompressedGradients owner = Side();
   CompressAll(&sender);
   const CompressedGradients::Message message = sender.MessageOf(bucket_);
-  const PeerMemory sizes = owner.SizesFrom(0, bucket_);
-  ASSERT_EQ(sizes.size, message.sizes.size);
-  Copy(message.sizes, sizes.data);
-  const auto blocks = owner.BlocksFrom(0, bucket_);
+  CopySizes(message, &owner);
+  const auto blocks = Coming(&owner).Blocks(map_, buckets_[bucket_]);
   ASSERT_OK(blocks.status());
-  ASSERT_EQ(blocks->size, message.bytes);
+  ASSERT_EQ(blocks->size, message.blocks.bytes);
   uint8_t* to = blocks->data;
-  for (const ConstPeerMemory& piece : message.blocks) {
+  for (const ConstPeerMemory& piece : message.blocks.blocks) {
     Copy(piece, to);
     to += piece.size;
   }
-  const auto received = owner.Take(0, bucket_);
+  const auto received = Coming(&owner).Take(map_, buckets_[bucket_]);
   ASSERT_OK(received.status());
-  EXPECT_EQ(received->bytes, message.bytes);
-  EXPECT_LT(message.bytes, buckets_[bucket_].elements * 4 / 3);
+  EXPECT_EQ(received->bytes, message.blocks.bytes);
+  EXPECT_LT(message.blocks.bytes, buckets_[bucket_].elements * 4 / 3);
 
   const size_t count = buckets_[bucket_].elements;
   std::vector<float> theirs(count);
   std::vector<float> own(count);
-  received->gradient->CopyTo(0, count, theirs.data());
+  received->values->CopyTo(0, count, theirs.data());
   sender.OwnSource(bucket_)->CopyTo(0, count, own.data());
   EXPECT_EQ(theirs, own);
 }
 
 TEST_F(CompressedGradientsTest, RefusesSizesThatNoBlockHas) {
   CompressedGradients owner = Side();
-  const PeerMemory sizes = owner.SizesFrom(0, bucket_);
-  std::memset(sizes.data, 0xff, sizes.size);
-  EXPECT_THAT(std::string(owner.BlocksFrom(0, bucket_).status().message()),
-              AllOf(HasSubstr("compressed block "),
-                    HasSubstr("has 4294967295 bytes, at most ")));
+  for (uint32_t& size : Coming(&owner).Sizes(buckets_[bucket_])) size = ~0u;
+  EXPECT_THAT(
+      std::string(
+          Coming(&owner).Blocks(map_, buckets_[bucket_]).status().message()),
+      AllOf(HasSubstr("compressed block "),
+            HasSubstr("has 4294967295 bytes, at most ")));
 }
 
 TEST_F(CompressedGradientsTest, RefusesBytesThatAreNoBlock) {
   CompressedGradients sender = Side();
   CompressedGradients owner = Side();
   CompressAll(&sender);
-  Copy(sender.MessageOf(bucket_).sizes, owner.SizesFrom(0, bucket_).data);
-  const auto blocks = owner.BlocksFrom(0, bucket_);
+  CopySizes(sender.MessageOf(bucket_), &owner);
+  const auto blocks = Coming(&owner).Blocks(map_, buckets_[bucket_]);
   ASSERT_OK(blocks.status());
   std::memset(blocks->data, 0x7f, blocks->size);
-  EXPECT_THAT(std::string(owner.Take(0, bucket_).status().message()),
-              HasSubstr("encoding 127 is not known"));
+  EXPECT_THAT(
+      std::string(
+          Coming(&owner).Take(map_, buckets_[bucket_]).status().message()),
+      HasSubstr("encoding 127 is not known"));
 }
 
 TEST_F(CompressedGradientsTest, CountsWhatIsReceivedAtMost) {
