@@ -169,7 +169,7 @@ std::string CompressionNote(const JobSpec& spec) {
                        ? ": of dense gradients and their sums, not of "
                        : ": of dense gradients, not of ",
                    NotCompressed(spec), "rows of tables and running means");
-  if (kind == C::TERNGRAD) return note;
+  if (kind == C::TERNGRAD && !spec.compression().values()) return note;
   absl::StrAppend(
       &note, "; checkpoints have no residuals: a resumed job ",
       kind == C::DGC && spec.optimizer().kind() == O::MOMENTUM

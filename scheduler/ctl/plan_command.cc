@@ -45,6 +45,7 @@ absl::StatusOr<PlanReport> MakeReport(const PlanOptions& options,
   SYNCLINE_ASSIGN_OR_RETURN(const auto model,
                             ParseJobModel(report.spec, bytes, job.model_file));
   auto plan = Plan(report.spec, model, planner);
+  if (absl::IsResourceExhausted(plan.status())) return plan.status();
   if (!plan.ok()) return Annotate(plan.status(), job.model_file);
   report.plan = *std::move(plan);
   if (SavesActivations(report.spec.training())) {

@@ -257,7 +257,9 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   note("learning_rate", spec.learning_rate(), from.learning_rate());
   note("consistency", spec.consistency(), from.consistency());
   note("loss", spec.loss(), from.loss());
-  note("compression", spec.compression(), from.compression());
+  if (Compresses(spec) || Compresses(from)) {
+    note("compression", spec.compression(), from.compression());
+  }
   if (spec.wire_type() != from.wire_type()) warn("wire_type");
   // Its length, and what changes no step, may be another.
   TrainingSpec training = spec.training();

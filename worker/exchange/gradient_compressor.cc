@@ -166,10 +166,7 @@ uint64_t GradientCompressor::EncodedBytes(const Options& options,
 
 void GradientCompressor::BeginStep(int64_t clock, uint64_t samples) {
   if (clock == clock_) return;
-  ratio_ = samples_ == 0 ? 1
-                         : static_cast<float>(static_cast<double>(samples) /
-                                              static_cast<double>(samples_));
-  old_samples_ = std::exchange(samples_, samples);
+  samples_ = samples;
   can_undo_ = options_.may_be_undone;
   clock_ = clock;
   scale_ = 1;
@@ -177,9 +174,9 @@ void GradientCompressor::BeginStep(int64_t clock, uint64_t samples) {
 
 void GradientCompressor::Undo() {
   if (!std::exchange(can_undo_, false)) return;
-  samples_ = old_samples_;
   for (Tensor& tensor : tensors_) {
     if (tensor.clock != clock_) continue;
+    tensor.samples = tensor.old_samples;
     std::swap(tensor.residual, tensor.old_residual);
     std::swap(tensor.momentum, tensor.old_momentum);
   }
@@ -203,9 +200,15 @@ bool GradientCompressor::AddUp(Tensor* tensor, size_t offset, size_t count,
 }
 
 void GradientCompressor::Compress(uint32_t index,
-                                  absl::Span<const float> gradient) {
+                                  absl::Span<const float> gradient,
+                                  uint64_t samples) {
   Tensor& tensor = tensors_[index];
   if (std::exchange(tensor.clock, clock_) == clock_) return;
+  tensor.old_samples = std::exchange(tensor.samples, samples);
+  ratio_ = tensor.old_samples == 0
+               ? 1
+               : static_cast<float>(static_cast<double>(samples) /
+                                    static_cast<double>(tensor.old_samples));
   if (tensor.old_residual.size() > 0) {
     absl::c_copy(tensor.residual.span(), tensor.old_residual.data());
     absl::c_copy(tensor.momentum.span(), tensor.old_momentum.data());

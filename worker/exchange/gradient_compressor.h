@@ -15,10 +15,10 @@
 
 namespace syncline::worker {
 
-// Compresses one rank's dense gradients, step by step, and keeps what was lost
-// for the next one (error feedback). A function of the job's seed, the rank,
-// the clock and the gradients, whatever shards there are: the same bits each
-// time.
+// Compresses one rank's dense gradients, or sums that it sends back, step by
+// step, and keeps what was lost for the next one (error feedback). A function
+// of the job's seed, the rank, the clock and the gradients, whatever shards
+// there are: the same bits each time.
 //
 //   kInt8      sent = rounded(g + r), r = g + r - sent
 //   kTopK      sent = the largest elements of g + r by tensor, r = the others
@@ -79,7 +79,13 @@ class GradientCompressor {
   // Of the open step: gradients are multiplied by it; 1 since BeginStep.
   void SetScale(float scale) { scale_ = scale; }
   // A repeat within the step changes nothing: it is the same gradient.
-  void Compress(uint32_t tensor, absl::Span<const float> gradient);
+  void Compress(uint32_t tensor, absl::Span<const float> gradient) {
+    Compress(tensor, gradient, samples_);
+  }
+  // Of another number of samples than the step has, > 0: some ranks' were left
+  // out of this tensor.
+  void Compress(uint32_t tensor, absl::Span<const float> gradient,
+                uint64_t samples);
   // Nothing of the step that was begun last was applied anywhere: what is kept
   // is again what it was before. A repeat has no effect, nor has it where steps
   // cannot be undone.
@@ -98,6 +104,9 @@ class GradientCompressor {
     std::vector<uint32_t> blocks;
     bool is_running_mean = false;
     int64_t clock = -1;  // of the step that it was compressed in last
+    // In what is kept: those of that step.
+    uint64_t samples = 0;
+    uint64_t old_samples = 0;
     // From step to step, and, where steps may be undone, of the step before.
     AlignedFloats residual;
     AlignedFloats momentum;
@@ -129,9 +138,9 @@ class GradientCompressor {
   LargestFinder finder_;
   int64_t clock_ = -1;
   uint64_t samples_ = 0;  // of that step
-  uint64_t old_samples_ = 0;
   bool can_undo_ = false;
-  float ratio_ = 1;  // of this step's samples to those of the one before
+  // Of this gradient's samples to those of what is kept of its tensor.
+  float ratio_ = 1;
   float scale_ = 1;
 };
 

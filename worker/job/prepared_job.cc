@@ -587,6 +587,11 @@ class Preparation {
     if (!room.ok()) AddProblems("compression", room);
   }
 
+  // Of gradients, or of the sums that a rank owns.
+  static bool KeepsResiduals(const GradientCompression& compression) {
+    return compression.has_residuals() || compression.values;
+  }
+
   void SayHowItCompresses() const {
     const std::string note = CompressionNote(spec());
     if (note.empty() || !job_.is_chief()) return;
@@ -594,7 +599,7 @@ class Preparation {
         .Job(job_.assignment.job_id())
         .Field("note", note);
     if (job_.assignment.start_clock() == 0 ||
-        !job_.regimes.regimes()[0].compression.has_residuals()) {
+        !KeepsResiduals(job_.regimes.regimes()[0].compression)) {
       return;
     }
     LogWarning(

@@ -68,9 +68,12 @@ uint64_t CompressedSums::MemoryBytes(const GradientCompressor::Options& of_job,
   GradientCompressor::Options of_others = options;
   of_others.running_means = of_job.running_means;
   std::vector<TensorSize> own;
-  for (const Block& block : OwnBlocks(map, rank))
+  for (const Block& block : OwnBlocks(map, rank)) {
     own.push_back({"", block.count});
-  uint64_t bytes = GradientCompressor::StateBytes(options, own);
+  }
+  // Sums leave from where they were encoded, without a copy in messages.
+  uint64_t bytes = GradientCompressor::StateBytes(options, own) -
+                   GradientCompressor::EncodedBytes(of_others, map, rank);
   for (uint32_t other = 0; other < map.shard_count(); ++other) {
     if (other == rank) continue;
     bytes += GradientCompressor::EncodedBytes(of_others, map, other);
@@ -84,7 +87,7 @@ void CompressedSums::Compress(uint32_t block, absl::Span<float> sum,
   SYNCLINE_CHECK(own != kNotOwn);
   clocks_[own] = clock;
   compressor_.BeginStep(clock, samples);
-  compressor_.Compress(own, sum);
+  compressor_.Compress(own, sum, samples);
   const auto sent = CompressedBlock::Parse(compressor_.block(own), sum.size());
   SYNCLINE_CHECK(sent.ok());
   sent->CopyTo(0, sum.size(), sum.data());

@@ -13,11 +13,11 @@
 
 namespace syncline::worker {
 
-// The sums of gradients on their way back to all ranks (ALL_REDUCE) in 8 bits
-// an element. Their owner adds what the sums before have lost, and applies what
-// it sends, so all ranks have the same values. With compressed gradients that
-// is compression with error feedback on both ways.
-// Source: Tang et al. 2019, "DoubleSqueeze".
+// The sums of gradients on their way back to all ranks (ALL_REDUCE, HYBRID) in
+// 8 bits an element. Their owner adds what the sums before have lost, and
+// applies what it sends, so all ranks have the same values. With compressed
+// gradients that is compression with error feedback on both ways. Source: Tang
+// et al. 2019, "DoubleSqueeze".
 //
 // A sum that is not finite stays whole, as do running means. The bits depend on
 // the job alone: blocks are cut and compressed as they are for any number of
@@ -37,7 +37,7 @@ class CompressedSums {
 
   // --- Of the own buckets ---
 
-  // `sum` becomes what is sent of it. `samples` > 0: of the step.
+  // `sum` becomes what is sent of it. `samples` > 0: in it.
   void Compress(uint32_t block, absl::Span<float> sum, int64_t clock,
                 uint64_t samples);
   // The step of `clock` was skipped: what is kept is as it was before.

@@ -501,10 +501,16 @@ void PeerExchange::ReceiveCompressed(uint32_t rank, uint32_t bucket,
       });
 }
 
+absl::Status PeerExchange::OfRank(uint32_t rank, int64_t clock,
+                                  const absl::Status& status) const {
+  return Annotate(status,
+                  absl::StrCat(label_, ": ", link_->group().NameOf(rank),
+                               ", clock ", clock));
+}
+
 void PeerExchange::FailOf(uint32_t rank, int64_t clock,
                           const absl::Status& status) {
-  Fail(Annotate(status, absl::StrCat(label_, ": ", link_->group().NameOf(rank),
-                                     ", clock ", clock)));
+  Fail(OfRank(rank, clock, status));
 }
 
 void PeerExchange::SendFacts() {
@@ -860,7 +866,7 @@ void PeerExchange::Take(const News& news) {
         return reduction_.OnValues(b);
       }
       const absl::Status taken = TakeSum(b);
-      if (!taken.ok()) FailOf(buckets()[b].owner, clock_, taken);
+      if (!taken.ok()) Fail(taken);
       return;
     }
     default:
@@ -930,12 +936,11 @@ absl::Status PeerExchange::TakeSum(uint32_t bucket) {
     return reduction_.OnSum(
         bucket, sums, std::make_shared<FloatPayload>(begin + SumsElements(of)));
   }
-  SYNCLINE_ASSIGN_OR_RETURN(
-      ComingBucket::Received received,
-      compressed_sums_->From(bucket).Take(reduction_.map(), of));
-  CountValues(HeadElements(bucket) * sizeof(float) + received.bytes,
+  auto received = compressed_sums_->From(bucket).Take(reduction_.map(), of);
+  if (!received.ok()) return OfRank(of.owner, clock_, received.status());
+  CountValues(of.blocks.size() * sizeof(uint32_t) + received->bytes,
               of.elements);
-  return reduction_.OnSum(bucket, sums, std::move(received.values));
+  return reduction_.OnSum(bucket, sums, std::move(received->values));
 }
 
 void PeerExchange::ReceiveNorms() {

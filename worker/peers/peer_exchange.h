@@ -363,7 +363,9 @@ class PeerExchange : public ParameterExchange {
   absl::Status ServeEvaluator(int64_t clock);
   void SumUpLeftOut() ABSL_LOCKS_EXCLUDED(mu_);
   void Fail(const absl::Status& status) { link_->Cancel(status); }
-  // For what another rank sent of a clock.
+  // `status` of what another rank sent of a clock.
+  absl::Status OfRank(uint32_t rank, int64_t clock,
+                      const absl::Status& status) const;
   void FailOf(uint32_t rank, int64_t clock, const absl::Status& status);
 
   const Options options_;

@@ -361,7 +361,8 @@ bool StepReduction::Reduce(uint32_t bucket) {
     sums_[id].sample_count = updater_.reduced_samples(local_[id]);
     Note(id);
     if (replace_sum_ != nullptr && sums_[id].sample_count > 0) {
-      replace_sum_(id, samples_, updater_.mutable_reduced(local_[id]));
+      replace_sum_(id, sums_[id].sample_count,
+                   updater_.mutable_reduced(local_[id]));
     }
   }
   if (options_.replicates) {

@@ -47,8 +47,9 @@ struct StepFacts {
 //
 // 16 bits on the wire: gradients are summed as they are once they have been
 // rounded, this rank's own too, and values go to the tensors rounded, which
-// steps compute with. The state is never rounded, and sums travel whole. So the
-// bits are those of a ps with the same wire type.
+// steps compute with. The state is never rounded, and sums travel whole unless
+// they are replaced (ReplaceSums). So the bits are those of a ps with the same
+// wire type.
 //
 // Pure: no clock, thread or socket. Thread-compatible. The values of a tensor
 // are written only after the gradients of all ranks for the block have come,
@@ -98,9 +99,9 @@ class StepReduction {
     before_change_ = std::move(before);
   }
 
-  // Calls `replace` with the sum of an own block, which is of `samples` of the
-  // step, and may make another one of it before it is sent and applied. May be
-  // null. REQUIRES: replicated.
+  // Calls `replace` with the sum of an own block over `samples` > 0, of which
+  // it may make another one before it is sent and applied. A block of which no
+  // gradient was left is not among them. May be null. REQUIRES: replicated.
   void ReplaceSums(std::function<void(uint32_t block, uint64_t samples,
                                       absl::Span<float> sum)>
                        replace) {

@@ -283,6 +283,33 @@ TEST(GradientCompressorTest, ResidualsAreOfTheirSamples) {
   EXPECT_EQ(sent[1][1], 0.25f);
 }
 
+// Sums come one by one, and one of which nothing was left comes at none.
+TEST(GradientCompressorTest, AResidualIsOfTheSamplesOfItsTensor) {
+  const std::vector<TensorSize> tensors = {{"a", 32}, {"b", 32}};
+  const BlockMap map = *BlockMap::Create(tensors, 1);
+  GradientCompressor compressor(
+      {.compression = {.kind = Kind::kInt8, .block_elements = 32}}, map);
+  std::vector<float> gradient(32, 0.3f);
+  gradient[0] = 100;
+  const std::vector<float> zeros(32, 0);
+  compressor.BeginStep(0, 128);
+  compressor.Compress(0, gradient);
+  const std::vector<float> kept(compressor.residual(0).begin(),
+                                compressor.residual(0).end());
+  EXPECT_NE(kept[1], 0);
+  compressor.BeginStep(1, 1);
+  compressor.Compress(1, gradient);
+  compressor.BeginStep(2, 64);
+  compressor.Compress(0, zeros, /*samples=*/128);
+  const auto block = CompressedBlock::Parse(compressor.block(0), 32);
+  ASSERT_TRUE(block.ok()) << block.status();
+  std::vector<float> values(32);
+  block->CopyTo(0, 32, values.data());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i] + compressor.residual(0)[i], kept[i], 1e-6) << i;
+  }
+}
+
 TEST(GradientCompressorTest, GradientsAreScaledBefore) {
   Rank rank(OptionsOf(Kind::kInt8));
   rank.compressor().BeginStep(0, 32);

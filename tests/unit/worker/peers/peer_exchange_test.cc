@@ -352,7 +352,7 @@ class SentSums {
     if (updater->reduced_samples(block) == 0) return;
     const absl::Span<float> sum = updater->mutable_reduced(block);
     compressor_->BeginStep(clock, samples);
-    compressor_->Compress(block, sum);
+    compressor_->Compress(block, sum, updater->reduced_samples(block));
     CompressedSource source;
     EXPECT_TRUE(source.AddView(compressor_->block(block), sum.size()).ok());
     source.CopyTo(0, sum.size(), sum.data());
