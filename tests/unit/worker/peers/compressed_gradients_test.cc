@@ -117,7 +117,7 @@ TEST_F(CompressedGradientsTest, RefusesBytesThatAreNoBlock) {
   EXPECT_THAT(
       std::string(
           Coming(&owner).Take(map_, buckets_[bucket_]).status().message()),
-      HasSubstr("encoding 127 is not known"));
+      HasSubstr("bytes 1 to 3 are not 0"));
 }
 
 TEST_F(CompressedGradientsTest, CountsWhatIsReceivedAtMost) {

@@ -98,12 +98,5 @@ TEST(JobReferenceTest, WhatIsNotThereIsAnsweredWithWhatIs) {
   EXPECT_TRUE(absl::IsNotFound(JobReference("a..b").status()));
 }
 
-TEST(JobReferenceTest, FieldsThatAreRefusedSaySo) {
-  EXPECT_THAT(SectionOf("compression.values"),
-              HasSubstr("\n      Not built yet, and refused: leave it out.\n"));
-  EXPECT_THAT(SectionOf("checkpoint.every_clocks"),
-              Not(HasSubstr("Not built yet")));
-}
-
 }  // namespace
 }  // namespace syncline::ctl
