@@ -22,7 +22,7 @@ void CheckMixedSamples(const JobSpec& spec, const TrainingGraph& graph,
       has_global                           ? "training.global_batch"
       : spec.resources().max_workers() > 0 ? "resources.max_workers"
                                            : "resources.min_workers",
-      ": ", FirstOf(graph.mixed_samples),
+      ": ", DescribeMixed(graph.mixed_samples),
       " combines the samples of a batch, and how many of them a worker has "
       "follows from the number of workers"));
 }

@@ -116,7 +116,7 @@ std::vector<std::string> FindMixedSamples(const Graph& graph, ValueId output) {
   return found;
 }
 
-std::string FirstOf(const std::vector<std::string>& mixed) {
+std::string DescribeMixed(const std::vector<std::string>& mixed) {
   if (mixed.size() == 1) return mixed[0];
   const size_t others = mixed.size() - 1;
   return absl::StrCat(mixed[0], " and ", others,

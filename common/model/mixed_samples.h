@@ -22,7 +22,7 @@ std::vector<std::string> FindMixedSamples(const Graph& graph, ValueId output);
 
 // The first of them: "node 'a' (ReduceMean, opset 13) and 2 others".
 // REQUIRES: not empty.
-std::string FirstOf(const std::vector<std::string>& mixed);
+std::string DescribeMixed(const std::vector<std::string>& mixed);
 
 }  // namespace syncline
 

@@ -444,7 +444,7 @@ void Resolver::FindMixed() {
     return;
   }
   result_.warnings.push_back(absl::StrCat(
-      "training.micro_batches: ", FirstOf(mixed),
+      "training.micro_batches: ", DescribeMixed(mixed),
       " combines the samples of a batch, here of each part by itself: what is "
       "trained is not what whole batches would train. PyTorch's accumulation "
       "of gradients does the same"));

@@ -22,7 +22,7 @@ struct GradientCompression {
   double fraction = kDefaultFraction;               // kTopK, kDgc: (0, 1)
   uint32_t block_elements = kDefaultBlockElements;  // kInt8, kTernGrad
   uint64_t warmup_clocks = 0;                       // kDgc
-  // What comes back is kInt8, with what that loses kept by its owner.
+  // Sums of gradients come back as kInt8; their owner keeps what that loses.
   bool values = false;
 
   bool any() const { return kind != Kind::kNone; }

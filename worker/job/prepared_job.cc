@@ -423,7 +423,7 @@ class Preparation {
       return;
     }
     job_.training.warnings.push_back(absl::StrCat(
-        FirstOf(job_.training.mixed_samples),
+        DescribeMixed(job_.training.mixed_samples),
         " combines the samples of a batch, and each of ",
         job_.assignment.workers_size(),
         " workers those of its own part: with another number of workers the "

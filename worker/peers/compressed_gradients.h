@@ -58,7 +58,7 @@ class CompressedGradients {
   // The step of `clock` was skipped: what is kept is as it was before.
   void Undo(int64_t clock);
 
-  // What is sent of a bucket. The memory stays until the next step.
+  // The two messages of a bucket. Their memory stays until the next step.
   struct Message {
     ConstPeerMemory sizes;
     LeavingBucket blocks;

@@ -42,7 +42,7 @@ class CompressedSums {
                 uint64_t samples);
   // The step of `clock` was skipped: what is kept is as it was before.
   void Undo(int64_t clock);
-  // What is sent in the step of `clock`, and the sizes of its blocks; both stay
+  // The blocks of a bucket for the step of `clock`; they and their sizes() stay
   // until the next step. A block whose sum was not compressed in it, because no
   // gradient was left, is sent as zeros.
   LeavingBucket Leave(uint32_t bucket, int64_t clock);
