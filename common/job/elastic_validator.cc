@@ -125,8 +125,8 @@ bool OutlivesWorkers(const JobSpec& spec) {
   const ResourcesSpec& resources = spec.resources();
   const TrainingSpec& training = spec.training();
   if (resources.min_workers() == 0 ||
-      resources.min_workers() >= resources.workers() || LeasesData(spec) ||
-      !IsSync(spec.consistency().mode()) || HasGroups(spec)) {
+      resources.min_workers() >= resources.workers() || HasGroups(spec) ||
+      (!LeasesData(spec) && !IsSync(spec.consistency().mode()))) {
     return false;
   }
   const auto by_ps = [](Strategy strategy) {
@@ -142,7 +142,7 @@ bool OutlivesWorkers(const JobSpec& spec) {
 }
 
 int64_t LargestShare(const JobSpec& spec) {
-  if (!OutlivesWorkers(spec)) return SharesOf(spec).largest;
+  if (!OutlivesWorkers(spec) || LeasesData(spec)) return SharesOf(spec).largest;
   return SharesOf(SpecForWorkers(spec, spec.resources().min_workers())).largest;
 }
 

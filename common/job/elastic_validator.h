@@ -24,8 +24,9 @@ void CheckElastic(const JobSpec& spec, Problems* problems);
 bool IsElastic(const JobSpec& spec);
 
 // The job trains on, in the same attempt, when a worker other than the chief is
-// lost (docs/adr/093): those that are left share the samples of the clocks
-// behind. REQUIRES: `spec` has its defaults. An attempt's has the number of its
+// lost: those that are left share the samples of the clocks behind
+// (docs/adr/093), or lease them, where the data are leased (docs/adr/096).
+// REQUIRES: `spec` has its defaults. An attempt's has the number of its
 // workers.
 bool OutlivesWorkers(const JobSpec& spec);
 

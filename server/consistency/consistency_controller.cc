@@ -97,7 +97,7 @@ void ConsistencyController::OnInit(CallToken token, uint32_t rank,
 
 void ConsistencyController::OnCall(ShardCall call, absl::Time now,
                                    ShardActions* out) {
-  absl::Status allowed = CheckCaller(call.rank, call.incarnation);
+  absl::Status allowed = CheckCaller(call);
   if (allowed.ok()) allowed = CheckPusher(call);
   if (!allowed.ok()) return Fail(call.token, std::move(allowed), out);
   if (call.push.has_value()) {
@@ -229,7 +229,12 @@ void ConsistencyController::OnFrozen(absl::Duration frozen, absl::Time now) {
 }
 
 WaitReasons ConsistencyController::Reasons() const {
-  return {options_, workers_, cuts_, sync_, in_sync_, activities_, NotBegun()};
+  std::vector<WaitReasons::Lost> lost;
+  for (const auto& [rank, leases] : lost_leases_) {
+    lost.push_back({rank, leases.returned.has_value()});
+  }
+  return {options_, workers_,    cuts_,      sync_,
+          in_sync_, activities_, NotBegun(), std::move(lost)};
 }
 
 std::string ConsistencyController::NotBegun() const {
@@ -286,8 +291,7 @@ absl::Status ConsistencyController::CheckHeldCut(uint32_t rank,
 }
 
 bool ConsistencyController::BringsGradients(const ShardCall& call) const {
-  if (!call.push.has_value() || !initialised() ||
-      !CheckCaller(call.rank, call.incarnation).ok() ||
+  if (!call.push.has_value() || !initialised() || !CheckCaller(call).ok() ||
       !CheckPusher(call).ok()) {
     return false;
   }
@@ -310,8 +314,10 @@ int64_t ConsistencyController::min_clock() const {
 
 int64_t ConsistencyController::max_clock() const {
   int64_t most = 0;
-  for (const PushLedger& worker : workers_) {
-    most = std::max(most, worker.closed());
+  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    const PushLedger& worker = workers_[rank];
+    const bool is_lost = FindLost(rank) != nullptr;
+    most = std::max(most, is_lost ? worker.pushed() : worker.closed());
   }
   return in_sync_ ? std::min(most, sync_.clock()) : most;
 }
@@ -324,6 +330,17 @@ absl::Status ConsistencyController::CheckCaller(uint32_t rank,
   SYNCLINE_RETURN_IF_ERROR(options_.CheckCaller(rank, incarnation));
   const LostWorker* const lost = FindLost(rank);
   return lost == nullptr ? absl::OkStatus() : LostError(*lost);
+}
+
+absl::Status ConsistencyController::CheckCaller(const ShardCall& call) const {
+  if (!call.for_lost) return CheckCaller(call.rank, call.incarnation);
+  SYNCLINE_RETURN_IF_ERROR(CheckChief(0, call.incarnation));
+  if (options_.leases && call.rank > 0 && FindLost(call.rank) != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      options_.label, ": ", options_.workers[0].name, " makes a clock of rank ",
+      call.rank, ", which is no worker that is lost"));
 }
 
 absl::Status ConsistencyController::CheckChief(uint32_t rank,
@@ -380,6 +397,7 @@ bool ConsistencyController::MustPark(const ShardCall& call) const {
   const PushLedger& worker = workers_[call.rank];
   // Duplicates, and what comes after the last clock, have nothing to wait for.
   if (clock < worker.closed() || worker.finished()) return false;
+  if (AwaitsReturn(call.rank)) return true;
   return clock > worker.closed() || clock >= stretch_end_ ||
          (in_sync_ && clock > sync_.clock()) ||
          cuts_.Gate(call.rank, clock) != nullptr;
@@ -515,7 +533,9 @@ void ConsistencyController::StartPull(ShardCall call, ShardActions* out) {
 bool ConsistencyController::CanRead(ParkedPull* pull) const {
   if (!initialised()) return false;
   const PullFacts& facts = *pull->call.pull;
-  if (facts.cut_id != 0) return cuts_.Find(facts.cut_id)->passed;
+  if (facts.cut_id != 0) {
+    return cuts_.Find(facts.cut_id)->passed || HasToMakeOthers(pull->call);
+  }
   const uint32_t rank = pull->call.rank;
   // A pull of no value tells its worker that the regime has been decided on.
   if (facts.blocks.empty()) {
@@ -570,6 +590,14 @@ void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
   if (leased_.has_value() && options_.is_worker(call.rank)) {
     open_clock = leased_->Next(call.rank);
   }
+  std::vector<ReturnedLease> returned;
+  if (call.rank == 0 && options_.leases) {
+    const CutSchedule::Cut* const cut = cuts_.Find(call.pull->cut_id);
+    if (cut == nullptr || !cut->passed) {
+      returned =
+          ReturnedBelow(cut == nullptr ? call.pull->clock : cut->clocks[0]);
+    }
+  }
   out->push_back(
       {.kind = Kind::kRead,
        .token = call.token,
@@ -578,7 +606,8 @@ void ConsistencyController::Read(const ShardCall& call, ShardActions* out) {
        .max_clock = max_clock(),
        .skipped_through = sync_.SkippedThrough(
            call.pull->cut_id != 0 ? sync_.clock() : call.pull->clock),
-       .open_clock = open_clock});
+       .open_clock = open_clock,
+       .returned = std::move(returned)});
 }
 
 void ConsistencyController::RunParkedPulls(ShardActions* out) {
@@ -670,7 +699,7 @@ bool ConsistencyController::CutIsPassed(const CutSchedule::Cut& cut) const {
   // A scan at a held cut ends here before a routing cut is passed.
   if (cut.use == CutUse::kRouting && cuts_.Holds()) return false;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    if (!active(rank)) continue;
+    if (workers_[rank].finished() && !AwaitsReturn(rank)) continue;
     if (workers_[rank].closed() < cut.clocks[rank]) return false;
   }
   if (sync_.IsReducing()) return false;  // closed, but not applied

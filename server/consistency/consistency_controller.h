@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -116,6 +117,27 @@ class ConsistencyController {
     std::vector<uint32_t> ranks;
   };
   std::optional<Closes> OpenCloses() const;
+  // Leased data: the worker, not the chief, is lost. Its calls fail from here
+  // on, with FailedPrecondition, and nobody waits for it but cuts that are
+  // behind its clock. What the shard has of it: PushLedger's cut_from and
+  // pushed, and on shard 0 LeasedClocks::Of. A repeat changes nothing. Errors:
+  // InvalidArgument: no such worker, or the chief; FailedPrecondition: the data
+  // are not leased, or the attempt has not begun here.
+  struct LostLeases {
+    int64_t begun_until = 0;
+    int64_t whole_until = 0;
+    std::vector<int64_t> leased = {};
+    // OnReturned's, once it has come.
+    std::optional<std::vector<int64_t>> returned = {};
+  };
+  absl::StatusOr<LostLeases> OnWorkerLost(uint32_t rank, absl::Time now,
+                                          ShardActions* out);
+  // No shard has anything of these of the lost worker's clocks, ascending: the
+  // chief makes them in its place (ShardCall::for_lost), and no others come. A
+  // repeat changes nothing. Errors: FailedPrecondition: the worker is not lost;
+  // InvalidArgument: the shard has something of one.
+  absl::Status OnReturned(uint32_t rank, absl::Span<const int64_t> clocks,
+                          absl::Time now, ShardActions* out);
   // The caller gave up. Ends the call if it is parked.
   void OnCancel(CallToken token, ShardActions* out);
   // This process was frozen for so long and received nothing: every parked call
@@ -248,6 +270,8 @@ class ConsistencyController {
 
   // OK if the caller is the job's participant of this rank.
   absl::Status CheckCaller(uint32_t rank, uint64_t incarnation) const;
+  // Likewise of a call, which the chief may make for a lost worker.
+  absl::Status CheckCaller(const ShardCall& call) const;
   // OK if the caller may announce and end cuts: the chief or the evaluator.
   absl::Status CheckCutter(uint32_t rank, uint64_t incarnation) const;
   absl::Status CheckPusher(const ShardCall& call) const;
@@ -290,7 +314,19 @@ class ConsistencyController {
   // The next clock of SYNC begins.
   void BeginSyncClock();
 
+  // Leased data (consistency_controller_lease.cc).
+
   void BeginLeases(int64_t total_clocks);
+  // It is not known yet which clocks of this lost worker come.
+  bool AwaitsReturn(uint32_t rank) const;
+  // The clocks of lost workers below `until` that the chief is to make.
+  std::vector<ReturnedLease> ReturnedBelow(int64_t until) const;
+  // The pull is the chief's, at a cut that waits for clocks which it is to
+  // make.
+  bool HasToMakeOthers(const ShardCall& call) const;
+  // Takes the worker's calls out, and ends them with `status`.
+  void EndCallsOf(uint32_t rank, const absl::Status& status, ShardActions* out);
+
   // A push of the worker's open clock.
   absl::Status CheckOpenPush(const ShardCall& call) const;
 
@@ -346,8 +382,10 @@ class ConsistencyController {
   const PushLedger* ledger(uint32_t rank) const {
     return options_.is_worker(rank) ? &workers_[rank] : nullptr;
   }
+  // Calls may wait for this worker.
   bool active(uint32_t rank) const {
-    return options_.is_worker(rank) && !workers_[rank].finished();
+    return options_.is_worker(rank) && !workers_[rank].finished() &&
+           FindLost(rank) == nullptr;
   }
 
   Options options_;                  // const, but for its regimes
@@ -376,6 +414,7 @@ class ConsistencyController {
   StragglerLog stragglers_;
   std::vector<Behind> behind_;  // by rank
   LostWorkers lost_;
+  std::map<uint32_t, LostLeases> lost_leases_;  // leased data: by rank
   uint64_t duplicate_blocks_ = 0;
   uint64_t abandoned_cuts_ = 0;
   uint64_t skipped_pushes_ = 0;

@@ -83,6 +83,12 @@ void ConsistencyController::Lose(uint32_t rank, int64_t clock,
   lost.push_back({.rank = rank, .first_clock = clock});
   const absl::Status status = LostError(lost.back());
   lost_ = std::make_shared<const std::vector<LostWorker>>(std::move(lost));
+  EndCallsOf(rank, status, out);
+}
+
+void ConsistencyController::EndCallsOf(uint32_t rank,
+                                       const absl::Status& status,
+                                       ShardActions* out) {
   const auto ends = [&](const ShardCall& call) {
     if (call.rank != rank) return false;
     ShardAction& action = out->emplace_back();

@@ -58,7 +58,10 @@ std::vector<int64_t> ConsistencyController::SmallestFor(
   int64_t smallest = 0;
   for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
     const PushLedger& worker = workers_[rank];
-    smallest = std::max({smallest, clocks[rank], worker.readable() + 1});
+    // The clocks behind the last one of a lost worker are others'.
+    const bool is_over = worker.finished() && FindLost(rank) != nullptr;
+    smallest = std::max({smallest, clocks[rank],
+                         is_over ? worker.cut_from() : worker.readable() + 1});
   }
   return std::vector<int64_t>(clocks.size(), smallest);
 }

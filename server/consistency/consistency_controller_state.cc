@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
-#include "common/regime/leased_clock.h"
 #include "common/regime/regime_schedule.h"
 #include "server/consistency/consistency_controller.h"
 
@@ -139,15 +138,6 @@ void ConsistencyController::GoOnTo(int64_t total_clocks) {
     go_on = true;
   }
   if (go_on && in_sync_) BeginSyncClock();  // which waits for them
-}
-
-void ConsistencyController::BeginLeases(int64_t total_clocks) {
-  const int64_t start = workers_[0].closed();
-  for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-    const int64_t first = FirstLeasedClock(start, rank, total_clocks);
-    workers_[rank].ImportAhead(start, first, first == total_clocks);
-  }
-  if (leased_.has_value()) leased_->Begin(start, total_clocks);
 }
 
 absl::Status ConsistencyController::Import(const ControllerState& state,

@@ -35,8 +35,23 @@ absl::Status LeasedClocks::Check(uint32_t rank, absl::string_view name,
 void LeasedClocks::Deal(uint32_t rank) {
   Leases& of = leases_[rank];
   of.current = of.next;
-  of.next = free_;
-  if (free_ < total_) ++free_;
+  of.next = total_;
+  if (!of.is_lost && free_ < total_) of.next = free_++;
+}
+
+void LeasedClocks::Return(uint32_t rank, absl::Span<const int64_t> clocks) {
+  Leases& of = leases_[rank];
+  of.is_lost = true;
+  of.current = clocks.empty() ? total_ : clocks[0];
+  of.next = clocks.size() > 1 ? clocks[1] : total_;
+}
+
+std::vector<int64_t> LeasedClocks::Of(uint32_t rank) const {
+  std::vector<int64_t> clocks;
+  for (const int64_t clock : {leases_[rank].current, leases_[rank].next}) {
+    if (clock < total_) clocks.push_back(clock);
+  }
+  return clocks;
 }
 
 }  // namespace syncline::ps

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "server/consistency/shard_call.h"
 
 namespace syncline::ps {
@@ -32,6 +33,12 @@ class LeasedClocks {
   // The worker has begun to push the clock that it makes: the next one takes
   // its place.
   void Deal(uint32_t rank);
+  // The worker is lost, and of its leases those of `clocks`, ascending, are
+  // still made, in its place; it gets no others.
+  void Return(uint32_t rank, absl::Span<const int64_t> clocks);
+  // The clocks that are leased to the worker and that it has not begun to push,
+  // ascending, at most two.
+  std::vector<int64_t> Of(uint32_t rank) const;
   // The worker's second lease. The job's number of clocks: it has none.
   int64_t Next(uint32_t rank) const { return leases_[rank].next; }
 
@@ -39,6 +46,7 @@ class LeasedClocks {
   struct Leases {
     int64_t current = 0;
     int64_t next = 0;
+    bool is_lost = false;
   };
   int64_t total_ = 0;
   int64_t free_ = 0;  // the smallest that nobody has

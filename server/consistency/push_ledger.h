@@ -47,6 +47,17 @@ class PushLedger {
     finished_ = true;
   }
 
+  // The worker is lost: its open clock ends with what has arrived of it.
+  void Abandon() {
+    if (started_) Close();
+  }
+  // Of a lost worker: of its clocks this one comes next, in its place.
+  // REQUIRES: Abandon, and nothing of the clock or a later one has arrived.
+  void GoOnAt(int64_t clock) {
+    closed_ = clock;
+    finished_ = false;
+  }
+
   // Clocks of this worker that are in the shard as far as `block` goes.
   int64_t clocks_of(BlockIndex block) const {
     return started_ && received_in(block, closed_) ? next_ : closed_;

@@ -11,6 +11,16 @@
 
 namespace syncline::ps {
 
+// A clock of a lost worker that the chief makes in its place, and the worker's
+// clock after it; 0: it is the last.
+struct ReturnedLease {
+  uint32_t rank = 0;
+  int64_t clock = 0;
+  int64_t next_clock = 0;
+
+  friend bool operator==(const ReturnedLease&, const ReturnedLease&) = default;
+};
+
 // An instruction of the controller to its shell. Actions on one block take
 // effect in the order of the list. That order alone guarantees consistency: the
 // shell reports no completion.
@@ -74,6 +84,8 @@ struct ShardAction {
   // kRead, of the modes that leave workers behind: the open clock; 0: another
   // mode.
   int64_t open_clock = 0;
+  // kRead: see PullResponseHeader.returned.
+  std::vector<ReturnedLease> returned = {};
   bool dropped = false;              // kAck
   std::vector<uint32_t> ranks = {};  // kSendCloses: ascending
   absl::Status status = absl::OkStatus();

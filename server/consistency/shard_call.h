@@ -50,6 +50,9 @@ struct ShardCall {
   CallToken token = 0;
   uint32_t rank = 0;  // of the calling worker
   uint64_t incarnation = 0;
+  // The chief calls, and makes the push's clock in the place of `rank`, which
+  // is lost; `incarnation` is the chief's.
+  bool for_lost = false;
   absl::Time deadline = absl::InfinitePast();
   std::optional<PushFacts> push = {};
   std::optional<PullFacts> pull = {};

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -26,7 +27,9 @@ absl::Status WaitReasons::OverduePull(const ShardCall& call) const {
 
 std::string WaitReasons::OfPush(const ShardCall& call) const {
   const int64_t clock = call.push->clock;
-  if (clock > workers_[call.rank].closed()) {
+  const Lost* const lost = FindLost(call.rank);
+  if (clock > workers_[call.rank].closed() ||
+      (lost != nullptr && !lost->settled)) {
     return absl::StrCat("its own earlier pushes: ", Standing(call.rank));
   }
   if (const CutSchedule::Cut* cut = cuts_.Gate(call.rank, clock);
@@ -95,6 +98,7 @@ std::string WaitReasons::OfPull(const ShardCall& call) const {
   const auto lacks = [&](uint32_t rank) {
     const PushLedger& worker = workers_[rank];
     if (rank != call.rank && !bound.has_value()) return false;
+    if (FindLost(rank) != nullptr) return false;
     const int64_t needed = pull.clock - (rank == call.rank ? 0 : *bound);
     if (worker.closed() >= needed) return false;
     // Where norms are reduced, no block is applied before all have arrived.
@@ -127,8 +131,21 @@ std::string WaitReasons::Standing(uint32_t rank) const {
   if (const std::string activity = ActivityText(rank); !activity.empty()) {
     absl::StrAppend(&standing, "; last heard of ", activity);
   }
+  if (const Lost* lost = FindLost(rank); lost != nullptr) {
+    absl::StrAppend(
+        &standing, "; it was lost, and ",
+        lost->settled
+            ? absl::StrCat(options_.caller(0).name, " makes its clocks")
+            : "the scheduler has not said yet which of its clocks return");
+  }
   return absl::StrCat(options_.caller(rank).name, " (clock ", worker.closed(),
                       ", ", standing, ")");
+}
+
+const WaitReasons::Lost* WaitReasons::FindLost(uint32_t rank) const {
+  const auto lost = absl::c_find_if(
+      lost_, [rank](const Lost& each) { return each.rank == rank; });
+  return lost == lost_.end() ? nullptr : &*lost;
 }
 
 bool WaitReasons::IsEvaluators(const CutSchedule::Cut& cut) const {

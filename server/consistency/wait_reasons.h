@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -23,20 +24,27 @@ namespace syncline::ps {
 // duration of one event.
 class WaitReasons {
  public:
+  struct Lost {
+    uint32_t rank = 0;
+    bool settled = false;  // it is known which of its clocks the chief makes
+  };
   // `in_sync`: the clocks that the shard takes now are SYNC's.
   // `initial_values_text`: which initial values are missing; empty: none.
+  // `lost`: workers that cuts alone wait for: the chief makes their clocks,
+  // once the scheduler has said which.
   WaitReasons(const ConsistencyOptions& options,
               absl::Span<const PushLedger> workers, const CutSchedule& cuts,
               const SyncClock& sync, bool in_sync,
               const CallerActivities& activities,
-              std::string initial_values_text)
+              std::string initial_values_text, std::vector<Lost> lost)
       : options_(options),
         workers_(workers),
         cuts_(cuts),
         sync_(sync),
         in_sync_(in_sync),
         activities_(activities),
-        initial_values_text_(std::move(initial_values_text)) {}
+        initial_values_text_(std::move(initial_values_text)),
+        lost_(std::move(lost)) {}
 
   // DeadlineExceeded: the parked push, or the parked pull, of this call has run
   // out of time.
@@ -55,6 +63,8 @@ class WaitReasons {
   // The active workers that lack something, and how far they are.
   std::string Missing(const std::function<bool(uint32_t rank)>& lacks) const;
   std::string Standing(uint32_t rank) const;
+  // Null: the worker is not lost.
+  const Lost* FindLost(uint32_t rank) const;
   // The job's evaluator ends it; else the chief does.
   bool IsEvaluators(const CutSchedule::Cut& cut) const;
   // The participant that ends the cut, and its last report.
@@ -68,6 +78,7 @@ class WaitReasons {
   const bool in_sync_;
   const CallerActivities& activities_;
   const std::string initial_values_text_;
+  const std::vector<Lost> lost_;
 };
 
 }  // namespace syncline::ps

@@ -76,6 +76,12 @@ ByteBuffer PullFrame(JobShard* shard, uint32_t rank, PullValues values) {
       lost->set_first_clock(worker.first_clock);
     }
   }
+  for (const ReturnedLease& lease : values.returned) {
+    ReturnedClock* const returned = header.add_returned();
+    returned->set_rank(lease.rank);
+    returned->set_clock(lease.clock);
+    returned->set_next_clock(lease.next_clock);
+  }
   FrameParts parts;
   header.SerializeToString(&parts.header);
   if (values.area.data != nullptr && values.bytes > 0) {

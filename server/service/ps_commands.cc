@@ -1,9 +1,11 @@
 #include "server/service/ps_commands.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_search.h"
@@ -13,6 +15,21 @@
 #include "server/checkpoint/restore.h"
 
 namespace syncline::ps {
+namespace {
+
+// The job cannot go on without the worker of this rank.
+DaemonMessage Refusal(const std::string& job_id, uint32_t attempt,
+                      uint32_t rank, const absl::Status& why) {
+  DaemonMessage message;
+  WorkerTakenOut* const answer = message.mutable_taken_out();
+  answer->set_job_id(job_id);
+  answer->set_attempt(attempt);
+  answer->set_rank(rank);
+  answer->set_refused(why.ToString());
+  return message;
+}
+
+}  // namespace
 
 PsCommands::PsCommands(PsServer* server, uint64_t incarnation,
                        std::function<void(DaemonMessage)> send,
@@ -33,14 +50,21 @@ void PsCommands::OnCommand(const SchedulerMessage& command) {
           Prepare(assignment);
         });
   } else if (command.has_remove_worker()) {
-    const RemoveWorker& remove = command.remove_worker();
-    const absl::Status removed = server_->TakeWorkerOut(remove);
-    LogWarning(removed.ok() ? "a worker was lost, and the others go on"
-                            : "a lost worker was not taken out")
-        .Job(remove.job_id())
-        .Field("rank", remove.rank())
-        .Field("why", remove.reason())
-        .Status(removed);
+    TakeWorkerOut(command.remove_worker());
+  } else if (command.has_return_leases()) {
+    const ReturnLeases& leases = command.return_leases();
+    const absl::Status returned = server_->ReturnClocks(leases);
+    LogWarning(returned.ok() ? "the chief makes the clocks of a lost worker"
+                             : "clocks of a lost worker do not return")
+        .Job(leases.job_id())
+        .Field("rank", leases.rank())
+        .Field("clocks", absl::StrJoin(leases.clocks(), ","))
+        .Status(returned);
+    // The job would wait for them for ever.
+    if (!returned.ok()) {
+      send_(
+          Refusal(leases.job_id(), leases.attempt(), leases.rank(), returned));
+    }
   } else if (command.has_stop()) {
     {
       MutexLock lock(&mu_);
@@ -51,6 +75,26 @@ void PsCommands::OnCommand(const SchedulerMessage& command) {
     queued = thread_.TrySubmit([this, stop = command.stop()] { Stop(stop); });
   }
   if (!queued) LogWarning("a command came after the end");
+}
+
+void PsCommands::TakeWorkerOut(const RemoveWorker& remove) {
+  absl::StatusOr<std::optional<WorkerTakenOut>> removed =
+      server_->TakeWorkerOut(remove);
+  LogWarning(removed.ok() ? "a worker was lost, and the others go on"
+                          : "a lost worker was not taken out")
+      .Job(remove.job_id())
+      .Field("rank", remove.rank())
+      .Field("why", remove.reason())
+      .Status(removed.status());
+  if (removed.ok() && !removed->has_value()) return;
+  if (!removed.ok()) {
+    send_(Refusal(remove.job_id(), remove.attempt(), remove.rank(),
+                  removed.status()));
+    return;
+  }
+  DaemonMessage message;
+  *message.mutable_taken_out() = *std::move(*removed);
+  send_(std::move(message));
 }
 
 absl::Status PsCommands::CheckNotStopped(const std::string& job_id) {

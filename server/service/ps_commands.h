@@ -24,7 +24,8 @@ namespace syncline::ps {
 //                          -> JobPrepared, with the problem if there is one
 //   StopJob    -> CloseJob -> JobDone{released}, also for a job it has not;
 //                 before it the last PsReport, which stays after the job
-//   RemoveWorker -> TakeWorkerOut, at once
+//   RemoveWorker -> TakeWorkerOut, at once; what it answers
+//   ReturnLeases -> ReturnClocks, at once
 class PsCommands {
  public:
   // Its shard of a job is that of the participant with `incarnation`. `server`
@@ -44,6 +45,7 @@ class PsCommands {
   absl::Status Open(const JobAssignment& assignment);
   void Prepare(const JobAssignment& assignment);
   void Stop(const StopJob& stop);
+  void TakeWorkerOut(const RemoveWorker& remove);
 
   PsServer* const server_;
   const uint64_t incarnation_;

@@ -175,7 +175,9 @@ class PsServerImpl final : public PsServer {
   absl::Status ExportState(const std::string& job_id, uint32_t shard,
                            uint64_t cut_id, const ShardSelection& selection,
                            ShardStateSink* sink) override;
-  absl::Status TakeWorkerOut(const RemoveWorker& command) override;
+  absl::StatusOr<std::optional<WorkerTakenOut>> TakeWorkerOut(
+      const RemoveWorker& command) override;
+  absl::Status ReturnClocks(const ReturnLeases& command) override;
   std::optional<PsReport> CloseJob(const std::string& job_id,
                                    absl::string_view reason) override;
   std::vector<PsReport> Reports() const override;
@@ -190,6 +192,9 @@ class PsServerImpl final : public PsServer {
     // Of the shard's predecessor on this ps; may be null.
     std::shared_ptr<PendingStatistics> statistics = nullptr;
   };
+  // The job's shards here. Errors: FailedPrecondition: none is of the attempt.
+  absl::StatusOr<JobRegistry::Shards> ShardsOf(const std::string& job_id,
+                                               uint32_t attempt) const;
   // The shards of the ps of this rank, which no call can reach yet.
   absl::StatusOr<JobRegistry::Shards> MakeShards(const Opening& opening,
                                                  uint32_t ps_rank);
@@ -557,14 +562,63 @@ void PsServerImpl::CloseShards(
   }
 }
 
-absl::Status PsServerImpl::TakeWorkerOut(const RemoveWorker& command) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto job,
-                            jobs_.Find(command.job_id(), kRootShard));
-  if (job->quorum == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(job->config.label, ": the job waits for all its workers"));
+absl::StatusOr<JobRegistry::Shards> PsServerImpl::ShardsOf(
+    const std::string& job_id, uint32_t attempt) const {
+  JobRegistry::Shards shards;
+  for (const auto& job : jobs_.All()) {
+    if (job->config.job_id == job_id && job->config.pass.attempt == attempt) {
+      shards.push_back(job);
+    }
   }
-  return job->quorum->Remove(command.attempt(), command.rank());
+  if (!shards.empty()) return shards;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", job_id, ": no shard of attempt ", attempt, " is open here"));
+}
+
+absl::StatusOr<std::optional<WorkerTakenOut>> PsServerImpl::TakeWorkerOut(
+    const RemoveWorker& command) {
+  SYNCLINE_ASSIGN_OR_RETURN(const JobRegistry::Shards shards,
+                            ShardsOf(command.job_id(), command.attempt()));
+  if (!shards[0]->config.controller.leases) {
+    SYNCLINE_ASSIGN_OR_RETURN(const auto root,
+                              jobs_.Find(command.job_id(), kRootShard));
+    if (root->quorum == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          root->config.label, ": the job waits for all its workers"));
+    }
+    SYNCLINE_RETURN_IF_ERROR(
+        root->quorum->Remove(command.attempt(), command.rank()));
+    return std::nullopt;
+  }
+  WorkerTakenOut taken_out;
+  taken_out.set_job_id(command.job_id());
+  taken_out.set_attempt(command.attempt());
+  taken_out.set_rank(command.rank());
+  for (const auto& job : shards) {
+    if (job->shard == nullptr) continue;
+    SYNCLINE_ASSIGN_OR_RETURN(const ConsistencyController::LostLeases leases,
+                              job->shard->LoseWorker(command.rank()));
+    WorkerTakenOut::Shard* const shard = taken_out.add_shards();
+    shard->set_begun_until(leases.begun_until);
+    shard->set_whole_until(leases.whole_until);
+    shard->mutable_leased()->Add(leases.leased.begin(), leases.leased.end());
+    if (!leases.returned.has_value()) continue;
+    shard->set_settled(true);
+    shard->mutable_returned()->Add(leases.returned->begin(),
+                                   leases.returned->end());
+  }
+  return taken_out;
+}
+
+absl::Status PsServerImpl::ReturnClocks(const ReturnLeases& command) {
+  SYNCLINE_ASSIGN_OR_RETURN(const JobRegistry::Shards shards,
+                            ShardsOf(command.job_id(), command.attempt()));
+  for (const auto& job : shards) {
+    if (job->shard == nullptr) continue;
+    SYNCLINE_RETURN_IF_ERROR(
+        job->shard->ReturnLeases(command.rank(), command.clocks()));
+  }
+  return absl::OkStatus();
 }
 
 std::optional<PsReport> PsServerImpl::CloseJob(const std::string& job_id,

@@ -107,10 +107,16 @@ class PsServer {
                                    uint64_t cut_id,
                                    const ShardSelection& selection,
                                    ShardStateSink* sink) = 0;
-  // The other workers of the job go on without this one; shard 0 is here.
-  // Errors: FailedPrecondition: it is not, or the job waits for all its
-  // workers; QuorumArbiter::OnRemoved's.
-  virtual absl::Status TakeWorkerOut(const RemoveWorker& command) = 0;
+  // The other workers of the job go on without this one. In SYNC shard 0 is
+  // here, and there is no answer; with leased data it is what the shards here
+  // have of the worker. Errors: FailedPrecondition: another attempt is open
+  // here, or none; shard 0 is elsewhere; the job waits for all its workers;
+  // QuorumArbiter::OnRemoved's, JobShard::LoseWorker's.
+  virtual absl::StatusOr<std::optional<WorkerTakenOut>> TakeWorkerOut(
+      const RemoveWorker& command) = 0;
+  // JobShard::ReturnLeases of all shards here. Errors: its; FailedPrecondition:
+  // another attempt is open here, or none.
+  virtual absl::Status ReturnClocks(const ReturnLeases& command) = 0;
   // Cancels parked calls, waits for the lanes, frees the memory. Idempotent.
   // Returns the job's last PsReport; nothing if it has none, or at a second
   // call.

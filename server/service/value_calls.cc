@@ -106,6 +106,11 @@ absl::Status ValueCalls::PushPull(const CallbackServerContext& context,
       ParkDeadline(context, absl::Seconds(header.pull().wait_seconds()));
   call.push = std::move(push.facts);
   call.pull = std::move(pull.facts);
+  if (header.push().has_for_rank()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        job->config.label, ": push.for_rank is ", header.push().for_rank(),
+        " in a PushPull, must be unset: such a push pulls nothing"));
+  }
   StartPull(job, std::move(call), std::move(payload), response, reactor);
   return absl::OkStatus();
 }
@@ -131,7 +136,9 @@ absl::Status ValueCalls::Push(const CallbackServerContext& context,
                             reader_->HoldRows(std::move(push->rows)));
   if (payload.pushed != nullptr) payload.pushed->values = payload.values;
   ShardCall call;
-  call.rank = header.caller().rank();
+  call.rank =
+      header.has_for_rank() ? header.for_rank() : header.caller().rank();
+  call.for_lost = header.has_for_rank();
   call.incarnation = header.caller().incarnation();
   call.deadline = ParkDeadline(context, job->config.wait_max);
   call.push = std::move(push->facts);

@@ -22,6 +22,7 @@ struct WaitingRead {
   int64_t open_clock = 0;                   // likewise
   uint32_t regimes = 0;                     // PullResponseHeader's
   ConsistencyController::LostWorkers lost;  // likewise
+  std::vector<ReturnedLease> returned;      // likewise
   absl::Duration waited;
 };
 

@@ -111,7 +111,7 @@ using Quorum = ConsistencyController::Options::Quorum;
 // Errors: InvalidArgument: what validation refuses.
 absl::StatusOr<std::optional<Quorum>> ReadQuorum(const JobSpec& spec) {
   const ConsistencySpec& consistency = spec.consistency();
-  if (OutlivesWorkers(spec)) {
+  if (OutlivesWorkers(spec) && !LeasesData(spec)) {
     return Quorum{.needed = spec.resources().workers(), .loses_workers = true};
   }
   if (!LeavesBehind(consistency.mode())) return std::optional<Quorum>();

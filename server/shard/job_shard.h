@@ -179,6 +179,11 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   // Errors: as ShardImporter; FailedPrecondition: a call has come. After an
   // error of what is read the shard is closed with that error.
   absl::Status Import(const ShardStart& start);
+  // Leased data: the controller's OnWorkerLost and OnReturned.
+  absl::StatusOr<ConsistencyController::LostLeases> LoseWorker(uint32_t rank)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status ReturnLeases(uint32_t rank, absl::Span<const int64_t> clocks)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Rows of a table at a cut that is passed and held, see ScanTable in
   // proto/parameter_server.proto.
   void Scan(const Caller& caller, uint32_t table, uint64_t cut_id,

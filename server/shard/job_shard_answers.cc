@@ -33,7 +33,8 @@ void JobShard::AllowRead(const ShardAction& action, StepBatch* batch) {
       .skipped_through = action.skipped_through,
       .open_clock = action.open_clock,
       .regimes = controller_.RegimesAt(call.rank, action.clock),
-      .lost = controller_.lost_workers(),
+      .lost = config_.controller.leases ? nullptr : controller_.lost_workers(),
+      .returned = action.returned,
       .waited = MonotonicNow() - call.arrived};
   if (call.answer.data != nullptr) return StartSharedRead(read, batch);
   AnswerWindow* const window = &windows_[call.rank];
@@ -58,6 +59,7 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.open_clock = read.open_clock;
   result.regimes = read.regimes;
   result.lost = read.lost;
+  result.returned = read.returned;
   result.waited = read.waited;
   result.type = call.pulled_type;
   result.bytes = AnswerBytes(call);

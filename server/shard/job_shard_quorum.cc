@@ -1,4 +1,5 @@
-// JobShard's clocks that end without some of the workers.
+// JobShard's clocks that end without some of the workers, and the clocks of
+// workers that are lost.
 
 #include <algorithm>
 #include <memory>
@@ -77,6 +78,36 @@ void JobShard::TickQuorum(absl::Time now, absl::Duration frozen) {
     overdue_ = *again;
   }
   SendCloses(*std::move(again), /*overdue=*/quorum_->loses_workers());
+}
+
+absl::StatusOr<ConsistencyController::LostLeases> JobShard::LoseWorker(
+    uint32_t rank) {
+  StepBatch batch(lane_count_);
+  absl::StatusOr<ConsistencyController::LostLeases> leases;
+  {
+    MutexLock lock(&mu_);
+    ShardActions actions;
+    leases = controller_.OnWorkerLost(rank, MonotonicNow(), &actions);
+    ApplyActions(actions, &batch);
+    SubmitSteps(&batch);
+  }
+  batch.RunCallbacks();
+  return leases;
+}
+
+absl::Status JobShard::ReturnLeases(uint32_t rank,
+                                    absl::Span<const int64_t> clocks) {
+  StepBatch batch(lane_count_);
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    ShardActions actions;
+    status = controller_.OnReturned(rank, clocks, MonotonicNow(), &actions);
+    ApplyActions(actions, &batch);
+    SubmitSteps(&batch);
+  }
+  batch.RunCallbacks();
+  return status;
 }
 
 }  // namespace syncline::ps

@@ -43,6 +43,7 @@ struct PullValues {
   bool dropped = false;                     // likewise: of a push alone
   uint32_t regimes = 0;                     // PullResponseHeader's
   ConsistencyController::LostWorkers lost;  // likewise; null: none
+  std::vector<ReturnedLease> returned;      // likewise
   absl::Duration waited;  // until the consistency mode allowed the read
   // Of the dense blocks, then of the rows: in a buffer, or where the caller
   // wants them.

@@ -173,6 +173,14 @@ absl::Status ShardLayout::CheckPushFields(const PushHeader& header) const {
         absl::StrCat("push.close_until is ", header.close_until(),
                      ", must be 0 or above push.clock, ", header.clock()));
   }
+  if (header.has_for_rank() && (!leases_ || header.caller().rank() != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push.for_rank is ", header.for_rank(),
+                     " in a push of rank ", header.caller().rank(),
+                     ", must be unset: the chief alone makes clocks of lost "
+                     "workers, of jobs "
+                     "whose data are leased"));
+  }
   if (!(header.squared_norm() >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("push.squared_norm is ",
                                                    header.squared_norm(),

@@ -5,7 +5,9 @@
 // network delays, reorders and repeats messages. The chief reads epochs' cuts,
 // and announces checkpoints, and changes of the bound, where it is. An attempt
 // may end at any moment; the next one begins at the latest checkpoint with
-// another number of workers.
+// another number of workers. In others workers are lost one after the other,
+// and the chief makes their clocks: each is made once then too, but for one
+// that was on its way to the shards, of which each has what had come there.
 
 #include <algorithm>
 #include <functional>
@@ -23,6 +25,8 @@
 #include "absl/time/time.h"
 #include "common/regime/leased_clock.h"
 #include "gtest/gtest.h"
+#include "proto/scheduler.pb.h"
+#include "scheduler/core/job/lost_leases.h"
 #include "server/consistency/consistency_controller.h"
 #include "tests/testing/seed_count.h"
 
@@ -44,6 +48,10 @@ struct Counts {
   int checkpoints = 0;
   int regimes = 0;   // changes
   int followed = 0;  // by a worker that had come to one
+  int lost_workers = 0;
+  int returned = 0;  // clocks of theirs
+  int torn = 0;
+  int made_at_cuts = 0;  // for a cut that the chief waited at
 };
 
 // By shard and block: the clocks whose gradients are in it.
@@ -52,7 +60,8 @@ using Applied = std::vector<std::vector<std::set<int64_t>>>;
 struct Checkpoint {
   int64_t clock = 0;
   Applied applied;
-  bool is_state = false;  // false: the job's start
+  std::set<int64_t> torn = {};  // clocks that some shards have in part
+  bool is_state = false;        // false: the job's start
 };
 
 // One attempt.
@@ -74,6 +83,7 @@ class Attempt {
     if (Chance(0.5)) workers_[Draw(0, LastRank())].step *= 10;
     if (Chance(0.5)) ends_at_ = Draw(1, 400);
     one_at_a_time_ = Chance(0.3);
+    if (Chance(0.5)) loss_chance_ = Draw(1, 20) / 1000.0;
     shards_.resize(shards);
     Open();
   }
@@ -106,6 +116,7 @@ class Attempt {
       queue_.pop();
       now_ = event.at;
       event.run();
+      if (loss_chance_ > 0 && Chance(loss_chance_)) LoseOne();
     }
     *complete = true;
     if (broken_.empty()) CheckEnd();
@@ -130,6 +141,7 @@ class Attempt {
     int64_t told = 0;  // the latest answer's lease
     int made = 0;
     bool done = false;
+    bool lost = false;
     int waits_for = 0;  // answers
     std::function<void()> then;
     // By shard: pushes that leave when those before them are accepted.
@@ -187,6 +199,7 @@ class Attempt {
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       options.workers.push_back({rank, absl::StrCat("worker:", rank)});
     }
+    torn_ = saved_.torn;
     if (saved_.applied.empty()) {
       saved_.applied.assign(shards_.size(), std::vector<std::set<int64_t>>(2));
     }
@@ -238,6 +251,17 @@ class Attempt {
       const int64_t raised =
           *std::max_element(smallest.begin(), smallest.end());
       Expect(raised > cut.clock, "a cut is refused where it is possible");
+      if (raised > most) {
+        // Because of a worker that is there.
+        bool is_behind = false;
+        for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+          is_behind |= !workers_[rank].lost &&
+                       controller.worker(rank).readable() + 1 > most;
+        }
+        Expect(
+            is_behind || cut.use != CutUse::kRegime || !AllLossesAreSettled(),
+            "a lost worker keeps the regime from changing");
+      }
       if (raised > most || !broken_.empty()) return false;
       cut.clock = raised;
       if (cut.regime.has_value()) cut.regime->first_clock = raised;
@@ -289,8 +313,9 @@ class Attempt {
         const Done done = std::move(call->second);
         calls_.erase(call);
         if (action.kind == Kind::kAck) OnAccepted(number, action.token);
-        Expect(action.kind != Kind::kFail, action.status.ToString());
-        return done(action);
+        if (action.kind != Kind::kFail) return done(action);
+        return Expect(workers_[callers_[action.token]].lost,
+                      action.status.ToString());
       }
       default:
         return;
@@ -322,6 +347,7 @@ class Attempt {
     saved_.clock = cut;
     saved_.is_state = true;
     for (const auto& [shard, part] : parts) saved_.applied[shard] = part;
+    saved_.torn = torn_;
     ++counts_.checkpoints;
   }
 
@@ -330,7 +356,10 @@ class Attempt {
     for (BlockIndex block = 0; block < kBlocks; ++block) {
       std::set<int64_t> all;
       for (int64_t clock = 0; clock < cut; ++clock) {
-        if (HasGradient(clock, shard, block)) all.insert(clock);
+        const bool has = torn_.count(clock) > 0
+                             ? applied_[shard][block].count(clock) > 0
+                             : HasGradient(clock, shard, block);
+        if (has) all.insert(clock);
       }
       Expect(applied_[shard][block] == all,
              absl::StrCat("shard ", shard,
@@ -338,18 +367,113 @@ class Attempt {
     }
   }
 
+  // --- Lost workers ---
+
+  void LoseOne() {
+    if (workers_.size() < 2) return;
+    const auto rank = static_cast<uint32_t>(Draw(1, LastRank()));
+    Worker& worker = workers_[rank];
+    if (worker.lost || worker.done) return;
+    worker.lost = true;
+    worker.then = nullptr;
+    ++counts_.lost_workers;
+    // The scheduler notices it later, and tells the ps, which answer.
+    for (uint32_t shard = 0; shard < shards_.size(); ++shard) {
+      After(5 * Delay(), [this, rank, shard] { TakeOut(rank, shard); });
+    }
+  }
+
+  void TakeOut(uint32_t rank, uint32_t shard) {
+    ShardActions actions;
+    const auto leases =
+        shards_[shard].controller->OnWorkerLost(rank, now_, &actions);
+    Expect(leases.ok(), leases.status().ToString());
+    if (leases->whole_until < leases->begun_until) {
+      torn_.insert(leases->begun_until - 1);
+    }
+    Take(shard, actions);
+    WorkerTakenOut answer;
+    WorkerTakenOut::Shard* const of = answer.add_shards();
+    of->set_begun_until(leases->begun_until);
+    of->set_whole_until(leases->whole_until);
+    of->mutable_leased()->Add(leases->leased.begin(), leases->leased.end());
+    After(Delay(), [this, rank, shard, answer] {
+      const auto& settled =
+          lost_leases_[rank].OnTakenOut(shard, answer, shards_.size());
+      if (settled.has_value()) ReturnLeases(rank, *settled);
+    });
+  }
+
+  void ReturnLeases(uint32_t rank,
+                    const scheduler::LostLeases::Settled& leases) {
+    counts_.returned += static_cast<int>(leases.returned.size());
+    for (const int64_t clock : leases.returned) taken_.erase(clock);
+    if (leases.torn.has_value()) {
+      ++counts_.torn;
+      torn_.insert(*leases.torn);
+    }
+    for (size_t shard = 0; shard < shards_.size(); ++shard) {
+      After(Delay(), [this, rank, shard, clocks = leases.returned] {
+        ShardActions actions;
+        const absl::Status returned =
+            shards_[shard].controller->OnReturned(rank, clocks, now_, &actions);
+        Expect(returned.ok(), returned.ToString());
+        Take(shard, actions);
+      });
+    }
+  }
+
+  bool AllLossesAreSettled() const {
+    for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+      if (!workers_[rank].lost) continue;
+      for (const Shard& shard : shards_) {
+        if (!shard.controller->worker(rank).finished()) return false;
+      }
+    }
+    return true;
+  }
+
+  // As Trainer::MakeReturned.
+  void MakeReturned(std::function<void()> then) {
+    MakeNext(std::exchange(returned_, {}), 0, std::move(then));
+  }
+  void MakeNext(std::vector<ReturnedLease> leases, size_t next,
+                std::function<void()> then) {
+    if (next == leases.size()) {
+      returned_.clear();
+      return then();
+    }
+    const ReturnedLease lease = leases[next];
+    PullAll(
+        0, lease.clock, [this, lease, leases, next, then = std::move(then)] {
+          Expect(taken_.insert(lease.clock).second,
+                 absl::StrCat("clock ", lease.clock, " is made twice"));
+          const bool is_last = lease.next_clock == 0;
+          After(workers_[0].step, [this, lease, leases, next, is_last, then] {
+            PushClock(0, lease.clock, is_last ? clocks_ : lease.next_clock,
+                      is_last,
+                      /*pulls=*/false, lease.rank, [this, leases, next, then] {
+                        MakeNext(leases, next + 1, then);
+                      });
+          });
+        });
+  }
+
   // --- Workers ---
 
   void Send(uint32_t rank, size_t shard, std::optional<PushFacts> push,
-            std::optional<PullFacts> pull, Done done) {
+            std::optional<PullFacts> pull, Done done,
+            std::optional<uint32_t> for_rank = std::nullopt) {
     const int copies = push.has_value() && Chance(0.1) ? 2 : 1;
     for (int copy = 0; copy < copies; ++copy) {
       const CallToken token = ++token_;
       if (copy == 0) calls_[token] = done;
+      callers_[token] = rank;
       if (copy == 0 && push.has_value()) pushers_[token] = rank;
       ShardCall call = {.token = token,
-                        .rank = rank,
+                        .rank = for_rank.value_or(rank),
                         .incarnation = rank,
+                        .for_lost = for_rank.has_value(),
                         .deadline = absl::InfiniteFuture(),
                         .push = push,
                         .pull = copy == 0 ? pull : std::nullopt};
@@ -363,11 +487,37 @@ class Attempt {
   }
 
   void Heard(uint32_t rank, const ShardAction& answer) {
-    After(Delay(), [this, rank, lease = answer.open_clock] {
-      Worker& worker = workers_[rank];
-      worker.told = std::max(worker.told, lease);
-      if (--worker.waits_for == 0) std::exchange(worker.then, nullptr)();
-    });
+    After(Delay(),
+          [this, rank, lease = answer.open_clock, returned = answer.returned] {
+            Worker& worker = workers_[rank];
+            if (worker.lost) return;
+            for (const ReturnedLease& clock : returned) {
+              Expect(rank == 0, "another than the chief is to make a clock");
+              if (std::find(returned_.begin(), returned_.end(), clock) ==
+                  returned_.end()) {
+                returned_.push_back(clock);
+              }
+            }
+            worker.told = std::max(worker.told, lease);
+            if (--worker.waits_for == 0) std::exchange(worker.then, nullptr)();
+          });
+  }
+
+  // False for a clock that a lost worker had: nobody waits for that.
+  bool IsWaitedFor(int64_t clock) const {
+    if (torn_.count(clock) > 0) return false;
+    if (std::none_of(workers_.begin(), workers_.end(),
+                     [](const Worker& worker) { return worker.lost; })) {
+      return true;
+    }
+    for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
+      const Worker& worker = workers_[rank];
+      if (worker.lost) continue;
+      const auto made = made_.find(rank);
+      if (made != made_.end() && made->second.count(clock) > 0) return true;
+      if (clock == worker.clock || clock == worker.next) return true;
+    }
+    return false;
   }
 
   // The values of `clock` are fresh enough.
@@ -383,6 +533,7 @@ class Attempt {
     const std::optional<int64_t> bound = regimes_.At(clock).bound();
     if (!bound.has_value()) return;
     for (int64_t old = 0; old < clock - *bound; ++old) {
+      if (!IsWaitedFor(old)) continue;
       Expect(!HasGradient(old, shard, block) || has.count(old) > 0,
              absl::StrCat("the values of clock ", clock, " lack clock ", old));
     }
@@ -395,7 +546,7 @@ class Attempt {
            for (const BlockIndex block : blocks) {
              if (cut == 0) CheckValues(rank, shard, block, clock);
            }
-           if (cut != 0) CheckCut(shard, clock);
+           if (cut != 0 && answer.returned.empty()) CheckCut(shard, clock);
            Heard(rank, answer);
          });
   }
@@ -412,6 +563,7 @@ class Attempt {
 
   void Compute(uint32_t rank) {
     Worker& worker = workers_[rank];
+    if (worker.lost) return;
     Expect(taken_.insert(worker.clock).second,
            absl::StrCat("clock ", worker.clock, " is leased twice"));
     if (rank == 0 && Chance(0.2) && cuts_.size() < 2) AnnounceMore();
@@ -437,17 +589,25 @@ class Attempt {
 
   void PushAll(uint32_t rank) {
     Worker& worker = workers_[rank];
-    const int64_t clock = worker.clock;
+    if (worker.lost) return;
     const bool is_last = worker.next == clocks_;
     const bool pulls = !is_last && !(rank == 0 && HasCutUpTo(worker.next));
-    made_[rank].insert(clock);
     ++worker.made;
+    PushClock(rank, worker.clock, worker.next, is_last, pulls, std::nullopt,
+              [this, rank, pulls] { EndStep(rank, pulls); });
+  }
+
+  void PushClock(uint32_t rank, int64_t clock, int64_t next, bool is_last,
+                 bool pulls, std::optional<uint32_t> for_rank,
+                 std::function<void()> then) {
+    Worker& worker = workers_[rank];
+    if (!for_rank.has_value()) made_[rank].insert(clock);
     worker.waits_for = 0;
-    worker.then = [this, rank, pulls] { EndStep(rank, pulls); };
+    worker.then = std::move(then);
     for (size_t shard = 0; shard < shards_.size(); ++shard) {
       PushFacts facts;
       facts.clock = clock;
-      facts.close_until = worker.next;
+      facts.close_until = next;
       facts.finished = is_last;
       std::vector<BlockIndex> with;
       std::vector<BlockIndex> without;
@@ -458,16 +618,17 @@ class Attempt {
       facts.sample_count = with.empty() ? 0 : 8;
       if (with.empty()) {
         ++worker.waits_for;
-        PushOne(rank, shard, facts, std::nullopt);
+        PushOne(rank, shard, facts, std::nullopt, for_rank);
       }
       for (const BlockIndex block : with) {
         facts.blocks = {block};
         ++worker.waits_for;
-        const auto send = [this, rank, shard, facts, pulls,
-                           next = worker.next] {
+        const auto send = [this, rank, shard, facts, pulls, next, for_rank] {
+          if (workers_[rank].lost) return;
           PushOne(rank, shard, facts,
                   pulls ? std::optional(PullFacts{next, facts.blocks})
-                        : std::nullopt);
+                        : std::nullopt,
+                  for_rank);
         };
         // With a full window the second leaves when the first is accepted.
         if (one_at_a_time_ && block != with.front()) {
@@ -478,20 +639,23 @@ class Attempt {
       }
       if (pulls && !without.empty()) {
         ++worker.waits_for;
-        Pull(rank, shard, worker.next, 0, without);
+        Pull(rank, shard, next, 0, without);
       }
     }
   }
 
   void PushOne(uint32_t rank, size_t shard, const PushFacts& facts,
-               std::optional<PullFacts> pull) {
-    Send(rank, shard, facts, pull,
-         [this, rank, shard, pull](const ShardAction& answer) {
-           if (pull.has_value()) {
-             CheckValues(rank, shard, pull->blocks[0], pull->clock);
-           }
-           Heard(rank, answer);
-         });
+               std::optional<PullFacts> pull,
+               std::optional<uint32_t> for_rank) {
+    Send(
+        rank, shard, facts, pull,
+        [this, rank, shard, pull](const ShardAction& answer) {
+          if (pull.has_value()) {
+            CheckValues(rank, shard, pull->blocks[0], pull->clock);
+          }
+          Heard(rank, answer);
+        },
+        for_rank);
   }
 
   bool HasCutUpTo(int64_t clock) const {
@@ -508,6 +672,7 @@ class Attempt {
   // As Trainer::EndLeasedStep.
   void EndStep(uint32_t rank, bool has_values) {
     Worker& worker = workers_[rank];
+    if (worker.lost) return;
     if (rank == 0 && HasCutUpTo(worker.next)) return ReadCut();
     // As FollowRegimes: a pull of nothing is answered when it is decided on.
     if (rank > 0 && worker.next < clocks_ && HasRegimeCutUpTo(worker.next)) {
@@ -518,6 +683,9 @@ class Attempt {
         Pull(rank, shard, worker.next, 0, {});
       }
       return;
+    }
+    if (rank == 0 && !returned_.empty()) {
+      return MakeReturned([this] { EndStep(0, /*has_values=*/false); });
     }
     if (worker.next == clocks_) {
       worker.done = true;
@@ -539,9 +707,14 @@ class Attempt {
         });
     const Cut cut = *first;
     const bool is_epoch = cut.use == CutUse::kEvaluation;
+    returned_.clear();
     PullAll(
         0, cut.clock,
         [this, cut, is_epoch] {
+          if (!returned_.empty()) {
+            ++counts_.made_at_cuts;
+            return MakeReturned([this] { ReadCut(); });
+          }
           std::erase_if(cuts_, [&](const Cut& c) { return c.id == cut.id; });
           if (is_epoch && cut.clock < clocks_) AnnounceEpoch(cut.clock);
           const bool commits = cut.use == CutUse::kRegime;
@@ -575,7 +748,7 @@ class Attempt {
 
   void CheckEnd() {
     for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
-      Expect(workers_[rank].done,
+      Expect(workers_[rank].done || workers_[rank].lost,
              absl::StrCat("worker ", rank, " waits at clock ",
                           workers_[rank].clock));
     }
@@ -605,6 +778,7 @@ class Attempt {
   Counts& counts_;
   int ends_at_ = -1;
   bool one_at_a_time_ = false;  // pushes of a step, to each shard
+  double loss_chance_ = 0;      // of a worker, after each event
   std::vector<Worker> workers_;
   std::vector<Shard> shards_;
   Applied applied_;
@@ -612,9 +786,13 @@ class Attempt {
   std::map<uint64_t, std::map<size_t, std::vector<std::set<int64_t>>>>
       snapshots_;
   std::set<int64_t> taken_;
+  std::set<int64_t> torn_;
+  std::map<uint32_t, scheduler::LostLeases> lost_leases_;  // by rank
+  std::vector<ReturnedLease> returned_;  // of the chief's answers
   std::map<uint32_t, std::set<int64_t>> made_;
   std::map<CallToken, Done> calls_;
-  std::map<CallToken, uint32_t> pushers_;  // ranks
+  std::map<CallToken, uint32_t> callers_;  // ranks
+  std::map<CallToken, uint32_t> pushers_;  // likewise
   CallToken token_ = 0;
   absl::Time now_ = absl::UnixEpoch();
   int64_t events_ = 0;
@@ -658,6 +836,10 @@ TEST(LeasedClocksTest, EachClockIsMadeOnceHoweverWorkersComeAndGo) {
   EXPECT_GT(counts.checkpoints, kJobs / 2);
   EXPECT_GT(counts.regimes, kJobs / 10);
   EXPECT_GT(counts.followed, kJobs / 10);
+  EXPECT_GT(counts.lost_workers, kJobs / 5);
+  EXPECT_GT(counts.returned, kJobs / 5);
+  EXPECT_GT(counts.torn, kJobs / 100);
+  EXPECT_GT(counts.made_at_cuts, kJobs / 20);
 }
 
 }  // namespace

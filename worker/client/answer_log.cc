@@ -1,6 +1,9 @@
 #include "worker/client/answer_log.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
 
 namespace syncline::worker {
 
@@ -40,6 +43,15 @@ void AnswerLog::OnValues(uint32_t shard, const PullResponseHeader& header,
     const LostWorker& lost = header.lost_workers(i);
     lost_.push_back({.rank = lost.rank(), .first_clock = lost.first_clock()});
   }
+  for (const ReturnedClock& lease : header.returned()) {
+    const ParameterExchange::ReturnedClock returned = {
+        .rank = lease.rank(),
+        .clock = lease.clock(),
+        .next_clock = lease.next_clock()};
+    if (!absl::c_linear_search(returned_, returned)) {
+      returned_.push_back(returned);
+    }
+  }
   Mark(left, left + absl::Seconds(header.waited_seconds()));
 }
 
@@ -74,6 +86,16 @@ int64_t AnswerLog::AppliedClocks() const {
 std::vector<ParameterExchange::LostWorker> AnswerLog::Lost() const {
   MutexLock lock(&mu_);
   return lost_;
+}
+
+std::vector<ParameterExchange::ReturnedClock> AnswerLog::TakeReturned() {
+  MutexLock lock(&mu_);
+  return std::exchange(returned_, {});
+}
+
+bool AnswerLog::HasReturned() const {
+  MutexLock lock(&mu_);
+  return !returned_.empty();
 }
 
 int64_t AnswerLog::SkippedThrough() const {

@@ -53,6 +53,11 @@ class AnswerLog {
   std::vector<ParameterExchange::LostWorker> Lost() const
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // PullResponseHeader.returned of the answers since the last call, each once.
+  std::vector<ParameterExchange::ReturnedClock> TakeReturned()
+      ABSL_LOCKS_EXCLUDED(mu_);
+  bool HasReturned() const ABSL_LOCKS_EXCLUDED(mu_);
+
   // The latest PullResponseHeader.skipped_through.
   int64_t SkippedThrough() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -73,6 +78,7 @@ class AnswerLog {
   int64_t open_clock_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t applied_clocks_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<ParameterExchange::LostWorker> lost_ ABSL_GUARDED_BY(mu_);
+  std::vector<ParameterExchange::ReturnedClock> returned_ ABSL_GUARDED_BY(mu_);
   const bool passes_over_first_;  // CarryOver's non_finite was none
   // By shard; none: it has not answered.
   std::vector<std::optional<uint64_t>> non_finite_ ABSL_GUARDED_BY(mu_);

@@ -195,8 +195,19 @@ absl::StatusOr<std::vector<int64_t>> PsClient::BeginCut(const Cut& cut) {
   return options_.groups.ToWorkers(agreed);
 }
 
+absl::Status PsClient::ReachCut(absl::FunctionRef<absl::Status()> pull) {
+  if (make_returned_ == nullptr) return pull();
+  while (true) {
+    // The answers at the cut have those that are not made yet.
+    answers_.TakeReturned();
+    SYNCLINE_RETURN_IF_ERROR(pull());
+    if (!answers_.HasReturned()) return absl::OkStatus();
+    SYNCLINE_RETURN_IF_ERROR(make_returned_());
+  }
+}
+
 absl::Status PsClient::PullCut(uint64_t cut_id, int64_t clock) {
-  return PullAll(clock, cut_id);
+  return ReachCut([&] { return PullAll(clock, cut_id); });
 }
 
 absl::Status PsClient::ScanTable(uint32_t table, int64_t dim, uint64_t cut_id,
@@ -210,10 +221,12 @@ absl::Status PsClient::EndCut(uint64_t cut_id, int64_t clock) {
 
 absl::Status PsClient::AwaitCut(uint64_t cut_id, int64_t clock) {
   const uint64_t id = cuts_.WireId(cut_id);
-  for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
-    if (TakesPart(shard)) dense_.StartEmptyPull(shard, clock, id);
-  }
-  return WaitForNews();
+  return ReachCut([&] {
+    for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
+      if (TakesPart(shard)) dense_.StartEmptyPull(shard, clock, id);
+    }
+    return WaitForNews();
+  });
 }
 
 absl::Status PsClient::CommitRegime(uint64_t cut_id, int64_t clock) {

@@ -7,8 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -160,6 +162,12 @@ class PsClient : public ParameterExchange {
   std::vector<LostWorker> lost_workers() const override {
     return answers_.Lost();
   }
+  std::vector<ReturnedClock> TakeReturned() override {
+    return answers_.TakeReturned();
+  }
+  void UseReturned(std::function<absl::Status()> make) override {
+    make_returned_ = std::move(make);
+  }
   bool was_left_behind(int64_t clock) const override {
     return !options_.leases && answers_.OpenClock() > clock &&
            answers_.AppliedClocks() <= clock;
@@ -171,6 +179,9 @@ class PsClient : public ParameterExchange {
 
  private:
   absl::Status PullAll(int64_t clock, uint64_t cut);
+  // Makes the calls of `pull`, at a cut, until no clock is left that this rank
+  // has to make for others before the cut is reached.
+  absl::Status ReachCut(absl::FunctionRef<absl::Status()> pull);
   // The step's end on all shards where it has no gradient, and where it has.
   void CloseEmpty(absl::Span<RowBatch* const> next_rows);
   absl::Status SendStep(absl::Span<RowBatch* const> next_rows);
@@ -228,6 +239,7 @@ class PsClient : public ParameterExchange {
   RowSteps rows_;
   std::vector<uint32_t> held_;  // HoldsGradient: tensors ready, in order
   WaitTimes wait_times_;
+  std::function<absl::Status()> make_returned_;  // UseReturned's; may be null
   FanoutCall calls_;  // last: its callbacks use the rest
 };
 

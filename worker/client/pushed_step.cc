@@ -34,6 +34,7 @@ PushHeader PushedStep::Header(uint32_t shard,
   }
   header.set_finished(step_.finished);
   header.set_close_until(step_.next_clock);
+  if (step_.for_rank.has_value()) header.set_for_rank(*step_.for_rank);
   header.set_squared_norm(squared_norm_);
   header.set_non_finite(abandoned_);
   return header;

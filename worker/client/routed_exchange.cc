@@ -57,6 +57,7 @@ absl::Status RoutedExchange::GoOnElsewhere(const absl::Status& refusal) {
   client_.reset();
   if (options_.on_routing != nullptr) options_.on_routing(job->table);
   client_ = options_.make_client(job);
+  client_->UseReturned(make_returned_);
   absl::Status cancelled;
   {
     MutexLock lock(&mu_);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -71,6 +72,13 @@ class RoutedExchange final : public ParameterExchange {
   std::vector<LostWorker> lost_workers() const override {
     return client_->lost_workers();
   }
+  std::vector<ReturnedClock> TakeReturned() override {
+    return client_->TakeReturned();
+  }
+  void UseReturned(std::function<absl::Status()> make) override {
+    make_returned_ = std::move(make);
+    client_->UseReturned(make_returned_);
+  }
   bool was_left_behind(int64_t clock) const override {
     return client_->was_left_behind(clock);
   }
@@ -105,6 +113,7 @@ class RoutedExchange final : public ParameterExchange {
   const Options options_;
   std::shared_ptr<ParameterExchange> client_;  // the calling thread's
   StepSoFar step_;
+  std::function<absl::Status()> make_returned_;  // UseReturned's
   Mutex mu_;
   absl::Status cancelled_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<ParameterExchange> to_cancel_ ABSL_GUARDED_BY(mu_);

@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_EXCHANGE_PARAMETER_EXCHANGE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -157,6 +158,10 @@ class ParameterExchange {
     bool finished = false;
     // True if the values for the next step are wanted.
     bool pull = true;
+    // The lost worker in whose place the step is made: `clock`, `next_clock`
+    // and `finished` are its own. None: it is the rank's own step. REQUIRES:
+    // not `pull`.
+    std::optional<uint32_t> for_rank = {};
     // By table: the rows of the step's batch, whose gradients are taken by
     // EndBackward.
     absl::Span<RowBatch* const> rows = {};
@@ -199,6 +204,21 @@ class ParameterExchange {
     int64_t first_clock = 0;  // whose samples the others have
   };
   virtual std::vector<LostWorker> lost_workers() const { return {}; }
+  // Of jobs with leased data, the chief's: clocks of lost workers that it makes
+  // in their place (PullResponseHeader.returned), as answers have said since
+  // the last call. `next_clock`: 0: the worker has no clock behind this one.
+  struct ReturnedClock {
+    uint32_t rank = 0;
+    int64_t clock = 0;
+    int64_t next_clock = 0;
+
+    friend bool operator==(const ReturnedClock&,
+                           const ReturnedClock&) = default;
+  };
+  virtual std::vector<ReturnedClock> TakeReturned() { return {}; }
+  // PullCut and AwaitCut call `make` where the cut waits for such clocks: it
+  // makes those that TakeReturned has. Before the first call.
+  virtual void UseReturned(std::function<absl::Status()> /*make*/) {}
   // True if step `clock`, the latest, was made without this rank's gradient, as
   // answers have said so far. Behind a step without `pull` it is true only
   // where the clock was over before the step began.

@@ -127,8 +127,9 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
                       !WorkersHaveMomentum(job.spec());
   options.trust_ratio =
       OwnersOptimizer(job.spec()).kind() == OptimizerSpec::LAMB;
-  options.leaves_behind = LeavesBehind(job.spec().consistency().mode()) ||
-                          OutlivesWorkers(job.spec());
+  options.leaves_behind =
+      LeavesBehind(job.spec().consistency().mode()) ||
+      (OutlivesWorkers(job.spec()) && !LeasesData(job.spec()));
   options.leases = LeasesData(job.spec());
   options.has_tables = job.rows != nullptr;
   options.on_non_finite = GradientPolicyOf(job.spec());

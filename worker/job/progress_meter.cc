@@ -22,8 +22,19 @@ void ProgressMeter::SetClock(int64_t clock) {
 void ProgressMeter::AddStep(int64_t clock, uint64_t samples, double loss_sum,
                             const StepTimes& times) {
   MutexLock lock(&mu_);
+  progress_.set_clock(clock + 1);
+  Add(samples, loss_sum, times);
+}
+
+void ProgressMeter::AddStepOfOther(uint64_t samples, double loss_sum,
+                                   const StepTimes& times) {
+  MutexLock lock(&mu_);
+  Add(samples, loss_sum, times);
+}
+
+void ProgressMeter::Add(uint64_t samples, double loss_sum,
+                        const StepTimes& times) {
   WorkerProgress& p = progress_;
-  p.set_clock(clock + 1);
   p.set_samples(p.samples() + samples);
   whole_.Add(samples, loss_sum);
   recent_.Add(samples, loss_sum);

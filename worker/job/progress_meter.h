@@ -35,6 +35,11 @@ class ProgressMeter {
   void AddStep(int64_t clock, uint64_t samples, double loss_sum,
                const StepTimes& times) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The same of a step that was made in the place of another rank: the rank's
+  // own clock stays.
+  void AddStepOfOther(uint64_t samples, double loss_sum, const StepTimes& times)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // The rank has closed all clocks before this one, without a step.
   void SetClock(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -60,6 +65,8 @@ class ProgressMeter {
     void Describe(absl::Time now, WorkerProgress* progress) const;
   };
 
+  void Add(uint64_t samples, double loss_sum, const StepTimes& times)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Progress as it is, with what counts_ has.
   WorkerProgress Counted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

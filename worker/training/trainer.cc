@@ -37,7 +37,9 @@ Epochs EpochsOf(const JobSpec& spec, const Prefetcher::Options& options) {
   return Epochs::Of(spec.training(), rounds.clocks_per_epoch());
 }
 
-Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
+}  // namespace
+
+Prefetcher::Options PrefetcherOptionsOf(const PreparedJob& job) {
   const JobSpec& spec = job.spec();
   Prefetcher::Options options;
   options.plan.sample_count = job.train->size();
@@ -64,17 +66,15 @@ Prefetcher::Options PrefetcherOptions(const PreparedJob& job) {
   return options;
 }
 
-}  // namespace
-
 Epochs EpochsOf(const PreparedJob& job) {
-  return EpochsOf(job.spec(), PrefetcherOptions(job));
+  return EpochsOf(job.spec(), PrefetcherOptionsOf(job));
 }
 
 Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
     : job_(job),
       options_(std::move(options)),
       executor_(*job.executor),
-      prefetcher_(job.train.get(), PrefetcherOptions(job)),
+      prefetcher_(job.train.get(), PrefetcherOptionsOf(job)),
       epochs_(Epochs::Of(job.spec().training(),
                          prefetcher_.rounds().clocks_per_epoch())),
       meter_(job.rank, epochs_, job.assignment.start_clock(), MonotonicNow(),
@@ -86,6 +86,9 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
   if (job.test != nullptr) {
     evaluator_.emplace(job, epochs_, &parameters_, options_.metrics,
                        options_.on_evaluation, options_.on_activity);
+  }
+  if (job.is_chief() && leases_) {
+    parameters_.UseReturned([this] { return MakeReturned().status(); });
   }
   if (job.is_chief()) {
     checkpoints_.emplace(job, epochs_, &parameters_, options_.checkpoints);
@@ -421,11 +424,12 @@ absl::Status Trainer::Step(int64_t clock) {
   } else if (job_.late != nullptr && job_.late->is_kept()) {
     PushLate(&step);
   } else {
-    SYNCLINE_RETURN_IF_ERROR(Begin(&step));
+    SYNCLINE_RETURN_IF_ERROR(Begin(&step, &prefetcher_));
     SYNCLINE_RETURN_IF_ERROR(ComputeGradient(&step));
   }
   SendGradient(&step);
   SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
+  made_ = clock;
   // With leased data the clocks before the next one are closed, too.
   meter_.AddStep(next - 1, step.samples, step.loss_sum, step.times);
   history_.Add(clock, step.samples, step.loss_sum, scaler_.scale(),
@@ -444,8 +448,8 @@ std::optional<double> Trainer::LossOf(const OpenStep& step) const {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-absl::Status Trainer::Begin(OpenStep* step) {
-  SYNCLINE_ASSIGN_OR_RETURN(step->batch, NextBatch());
+absl::Status Trainer::Begin(OpenStep* step, Prefetcher* batches) {
+  SYNCLINE_ASSIGN_OR_RETURN(step->batch, NextBatch(batches));
   step->times.data = step->watch.Lap();
   if (rows_.has_value()) {
     SYNCLINE_RETURN_IF_ERROR(
@@ -462,6 +466,7 @@ absl::Status Trainer::Begin(OpenStep* step) {
                          .next_clock = leases_ ? step->next_clock : 0,
                          .finished = step->is_last,
                          .pull = step->pulls,
+                         .for_rank = step->for_rank,
                          .rows = rows_.has_value()
                                      ? rows_->current()
                                      : absl::Span<RowBatch* const>()});
@@ -506,7 +511,8 @@ absl::Status Trainer::ComputeGradient(OpenStep* step) {
 absl::Status Trainer::TrainRound(OpenStep* step) {
   const auto next_batch = [&]() -> absl::StatusOr<const Batch*> {
     Stopwatch watch;
-    SYNCLINE_ASSIGN_OR_RETURN(const Batch* const batch, NextBatch());
+    SYNCLINE_ASSIGN_OR_RETURN(const Batch* const batch,
+                              NextBatch(&prefetcher_));
     const absl::Duration waited = watch.Lap();
     profiler_.Record({{StepProfile::DATA, waited}});
     step->times.data += waited;
@@ -630,10 +636,10 @@ void Trainer::AwaitStop() {
   }
 }
 
-absl::StatusOr<const Batch*> Trainer::NextBatch() {
+absl::StatusOr<const Batch*> Trainer::NextBatch(Prefetcher* batches) {
   while (!stop_.load()) {
     absl::StatusOr<const Batch*> batch =
-        prefetcher_.Next(MonotonicNow() + kStopPeriod);
+        batches->Next(MonotonicNow() + kStopPeriod);
     if (!absl::IsDeadlineExceeded(batch.status())) return batch;
   }
   return absl::CancelledError("stopped");

@@ -164,10 +164,11 @@ class Trainer {
     int64_t clock = 0;
     int64_t next_clock = 0;  // NextStep
     bool is_last = false;
-    bool pulls = true;             // the next step's values
-    bool is_late = false;          // its gradient is that of an earlier step
-    const Batch* batch = nullptr;  // null: the step has several
-    uint64_t samples = 0;          // 0 once the step is skipped
+    bool pulls = true;     // the next step's values
+    bool is_late = false;  // its gradient is that of an earlier step
+    std::optional<uint32_t> for_rank = {};  // ParameterExchange::Step's
+    const Batch* batch = nullptr;           // null: the step has several
+    uint64_t samples = 0;                   // 0 once the step is skipped
     double loss_sum = 0;
     std::string overflow = {};                      // of its gradient, in words
     absl::Duration pushing = absl::ZeroDuration();  // while backward ran
@@ -194,6 +195,10 @@ class Trainer {
   int64_t NextStep(int64_t clock) const {
     return leases_ ? next_lease_ : clock + 1;
   }
+  // Makes the clocks of lost workers that answers have given to this rank, the
+  // chief. True if there was one: the values that were read are others then.
+  absl::StatusOr<bool> MakeReturned();
+  absl::Status MakeForLost(const ParameterExchange::ReturnedClock& lost);
   // Leaves out the steps between `clock`, which was made, and `*next`, with
   // their batches, and reads the values of the open clock, which it puts there.
   absl::Status LeaveOut(int64_t clock, int64_t* next);
@@ -214,7 +219,7 @@ class Trainer {
   absl::Status WriteCheckpoint(int64_t clock);
   // Waits for the batch and its rows, and opens the step at the
   // exchange.
-  absl::Status Begin(OpenStep* step);
+  absl::Status Begin(OpenStep* step, Prefetcher* batches);
   // In place of Begin and ComputeGradient, in LOCAL: makes the local steps, and
   // hands over what they have changed.
   absl::Status TrainRound(OpenStep* step);
@@ -251,7 +256,7 @@ class Trainer {
   bool MayWarn();
   // Leaves the worker that is to blame the time to say why the job fails.
   void AwaitStop() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<const Batch*> NextBatch();
+  absl::StatusOr<const Batch*> NextBatch(Prefetcher* batches);
   // Rows of `table` at the final cut. `keys` are unique.
   absl::Status ReadTable(uint32_t table, absl::Span<const int64_t> keys,
                          float* values);
@@ -303,6 +308,7 @@ class Trainer {
   std::atomic<bool> stop_{false};
   const bool leases_;
   int64_t next_lease_ = 0;   // with leases: the step after the next one
+  int64_t made_ = -1;        // with leases: this rank's latest step
   size_t lost_workers_ = 0;  // that this rank knows of
   StepProfiler profiler_;
   Mutex mu_;
@@ -323,6 +329,9 @@ class Trainer {
   int64_t announced_ = -1;            // the clock of this rank's latest cut
   std::optional<int64_t> early_end_;  // its clock, where the job has ended
 };
+
+// How a worker reads its batches. REQUIRES: `job` is a worker's, complete.
+Prefetcher::Options PrefetcherOptionsOf(const PreparedJob& job);
 
 // How a job's clocks fall into epochs. REQUIRES: `job` is a worker's, complete.
 Epochs EpochsOf(const PreparedJob& job);

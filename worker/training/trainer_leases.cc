@@ -29,6 +29,8 @@ absl::StatusOr<int64_t> Trainer::EndLeasedStep(int64_t clock) {
   } else {
     SYNCLINE_RETURN_IF_ERROR(ChangeRegime(next));
   }
+  SYNCLINE_ASSIGN_OR_RETURN(const bool made_others, MakeReturned());
+  has_values &= !made_others;
   if (next >= final_clock()) return next;
   // The values of a cut, or of a clock before this rank's next one, may be
   // older than the bound of that allows.
@@ -49,6 +51,51 @@ absl::Status Trainer::TakeLease(int64_t next) {
         " has said which clock comes after it, but ", next_lease_));
   }
   if (next_lease_ < epochs_.clocks_total) prefetcher_.AddStep(next_lease_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Trainer::MakeReturned() {
+  const auto returned = parameters_.TakeReturned();
+  for (const ParameterExchange::ReturnedClock& lost : returned) {
+    SYNCLINE_RETURN_IF_ERROR(MakeForLost(lost));
+  }
+  // The answers meanwhile had clocks that are made by now; the next ones say
+  // what is still open.
+  parameters_.TakeReturned();
+  return !returned.empty();
+}
+
+// As a step of this rank's own, but for the values, which it reads first, and
+// the batch, which is behind those that were read ahead.
+absl::Status Trainer::MakeForLost(
+    const ParameterExchange::ReturnedClock& lost) {
+  LogInfo("a clock of a lost worker is made in its place")
+      .Job(job_.assignment.job_id())
+      .Field("rank", lost.rank)
+      .Field("clock", lost.clock);
+  profiler_.BeginStep(lost.clock);
+  Prefetcher::Options options = PrefetcherOptionsOf(job_);
+  options.depth = 1;
+  Prefetcher batches(job_.train.get(), options);
+  batches.AddStep(lost.clock);
+  const bool is_last = lost.next_clock == 0;
+  OpenStep step = {
+      .clock = lost.clock,
+      .next_clock = is_last ? epochs_.clocks_total : lost.next_clock,
+      .is_last = is_last,
+      .pulls = false,
+      .for_rank = lost.rank};
+  if (rows_.has_value()) rows_->Forget();
+  SYNCLINE_RETURN_IF_ERROR(parameters_.Pull(lost.clock));
+  SYNCLINE_RETURN_IF_ERROR(Begin(&step, &batches));
+  SYNCLINE_RETURN_IF_ERROR(ComputeGradient(&step));
+  SendGradient(&step);
+  SYNCLINE_RETURN_IF_ERROR(AwaitValues(&step));
+  meter_.AddStepOfOther(step.samples, step.loss_sum, step.times);
+  history_.Add(made_, step.samples, step.loss_sum, scaler_.scale(),
+               history_watch_.Lap());
+  options_.metrics->OnStep(step.samples, step.times);
+  profiler_.EndStep(step.samples);
   return absl::OkStatus();
 }
 

@@ -35,6 +35,8 @@ uint32_t AttemptOf(const DaemonMessage& message) {
       return message.ps_report().attempt();
     case DaemonMessage::kUnreachable:
       return message.unreachable().attempt();
+    case DaemonMessage::kTakenOut:
+      return message.taken_out().attempt();
     default:
       return 0;
   }
@@ -362,6 +364,9 @@ void ClusterCore::OnMessage(SessionId session, const DaemonMessage& message,
   } else if (message.has_ps_report() &&
              message.ps_report().job_id() == job->id()) {
     job->OnPsReport(session, message.ps_report(), now, actions);
+  } else if (message.has_taken_out() &&
+             message.taken_out().job_id() == job->id()) {
+    job->OnTakenOut(session, message.taken_out(), now, actions);
   } else if (message.has_unreachable() &&
              message.unreachable().job_id() == job->id()) {
     job->OnUnreachable(session, message.unreachable(), now);

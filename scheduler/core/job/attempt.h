@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_CORE_JOB_ATTEMPT_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "scheduler/core/job/job_health.h"
 #include "scheduler/core/job/job_members.h"
 #include "scheduler/core/job/job_progress.h"
+#include "scheduler/core/job/lost_leases.h"
 #include "scheduler/core/job/profile_requests.h"
 #include "scheduler/core/job/ps_reports.h"
 #include "scheduler/core/job/regime_policy.h"
@@ -77,6 +79,7 @@ struct Attempt {
   absl::Time running_since = absl::InfiniteFuture();
   // It goes on since then without a worker that it has lost.
   absl::Time lost_at = absl::InfinitePast();
+  std::map<uint32_t, LostLeases> lost_leases;  // leased data: by rank
   // The job ends early: why, as the chief has said, and the workers that are
   // to be stopped for it.
   std::string early_end;

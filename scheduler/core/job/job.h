@@ -118,6 +118,9 @@ class Job {
   // The last one comes after the outcome is known, and counts.
   void OnPsReport(SessionId session, const PsReport& report, absl::Time now,
                   ClusterActions* actions);
+  // A ps has taken out a worker that the job goes on without, or could not.
+  void OnTakenOut(SessionId session, const WorkerTakenOut& answer,
+                  absl::Time now, ClusterActions* actions);
   // The participant cannot reach another one.
   void OnUnreachable(SessionId session, const PeerUnreachable& report,
                      absl::Time now);
@@ -405,6 +408,8 @@ class Job {
   // some.
   std::string LossesText() const;
   SchedulerMessage RemovalCommand(const JobStatus::Lost& lost) const;
+  // This member is told of the workers that are lost.
+  bool HearsOfLosses(const JobMember& member) const;
   void Transition(JobState state, absl::string_view reason, absl::Time now,
                   ClusterActions* actions);
 

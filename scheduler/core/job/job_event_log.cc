@@ -106,6 +106,10 @@ JobEventLog::JobEventLog(std::vector<StoredEvent> stored,
     checkpoint_attempt_ = job.checkpoints().rbegin()->attempt();
   }
   lost_workers_ = job.lost_workers_size();
+  lost_leases_.clear();
+  for (const JobStatus::Lost& lost : job.lost_workers()) {
+    lost_leases_.push_back(lost.leases());
+  }
   regimes_ = RegimeKeys(job);
 }
 
@@ -190,6 +194,15 @@ void JobEventLog::ObserveLosses(const JobStatus& job, int64_t clock,
   for (; lost_workers_ < job.lost_workers_size(); ++lost_workers_) {
     Push("member", job.lost_workers(lost_workers_).reason(), job.attempt(),
          clock, now);
+  }
+  lost_leases_.resize(static_cast<size_t>(lost_workers_));
+  for (int i = 0; i < lost_workers_; ++i) {
+    const JobStatus::Lost& lost = job.lost_workers(i);
+    if (lost.leases() == lost_leases_[i]) continue;
+    lost_leases_[i] = lost.leases();
+    Push("member",
+         absl::StrCat("worker of rank ", lost.rank(), ": ", lost.leases()),
+         job.attempt(), clock, now);
   }
 }
 

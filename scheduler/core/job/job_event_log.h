@@ -63,6 +63,7 @@ class JobEventLog {
   int64_t checkpoint_clock_ = -1;
   uint32_t checkpoint_attempt_ = 0;
   int lost_workers_ = 0;
+  std::vector<std::string> lost_leases_;  // JobStatus.Lost.leases
   // Keys of JobStatus.regimes: a full history loses an entry for each new one.
   std::vector<std::string> regimes_;
   std::string trouble_;

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/exit_codes.h"
 #include "common/job/elastic_validator.h"
+#include "common/job/lease_rules.h"
 #include "common/job/lost_workers.h"
 #include "common/job/step_shares.h"
 #include "common/job/strategy_rules.h"
@@ -35,6 +37,9 @@ bool Job::MayGoOnWithout(const JobMember& member) const {
   }
   // The ps have the state, and keep it.
   if (TrainsWithoutPs()) return false;
+  // At the cuts of an evaluator the chief cannot make clocks of others: its own
+  // push waits there.
+  if (LeasesData(spec)) return !status_.has_evaluator() || NeedsEvaluator();
   if (!attempt_->regime_wanted.has_value()) return true;
   const StrategyRule* const wanted =
       FindStrategyRule(attempt_->regime_wanted->change().strategy());
@@ -62,12 +67,15 @@ void Job::GoOnWithout(JobMember* member, absl::string_view loss, absl::Time now,
   *lost->mutable_time() = ToTimestamp(now);
   lost->set_reason(absl::StrCat(
       loss, kGoesOn, CountText(WorkersLeft(status_), "worker"),
-      ", and what this one had of the open clock counts if all ps have it"));
+      LeasesData(status_.spec())
+          ? ", and what was leased to this one is made by the chief"
+          : ", and what this one had of the open clock counts if all ps have "
+            "it"));
   // A scheduler that starts anew must know of whom the ps refuse.
   actions->push_back(PersistJob{id()});
   actions->push_back(JobChanged{id()});
   for (const JobMember& other : attempt_->members.all()) {
-    if (other.role != JobMember::Role::kPs || other.rank() != 0) continue;
+    if (!HearsOfLosses(other)) continue;
     actions->push_back(SendCommand{other.session, RemovalCommand(*lost)});
   }
   if (attempt_->regime_policy.has_value()) {
@@ -83,8 +91,57 @@ std::string Job::LossesText() const {
     const absl::string_view reason = lost.reason();
     absl::StrAppend(&text, text.empty() ? "; before that " : ", ",
                     reason.substr(0, reason.find(kGoesOn)));
+    if (!lost.leases().empty()) absl::StrAppend(&text, ": ", lost.leases());
   }
   return text;
+}
+
+// A set of workers is fixed at shard 0 for all; leases are in all shards.
+bool Job::HearsOfLosses(const JobMember& member) const {
+  return member.role == JobMember::Role::kPs &&
+         (member.rank() == 0 || LeasesData(status_.spec()));
+}
+
+void Job::OnTakenOut(SessionId session, const WorkerTakenOut& answer,
+                     absl::Time now, ClusterActions* actions) {
+  const JobMember* const ps = attempt_->members.Find(session);
+  if (ps == nullptr || ps->role != JobMember::Role::kPs || stopping() ||
+      status_.state() != RUNNING || !LeasesData(status_.spec())) {
+    return;
+  }
+  const auto lost = absl::c_find_if(
+      *status_.mutable_lost_workers(),
+      [&](const JobStatus::Lost& of) { return of.rank() == answer.rank(); });
+  if (lost == status_.mutable_lost_workers()->end()) return;
+  if (!answer.refused().empty()) {
+    const absl::string_view loss = lost->reason();
+    Fail(WithWaitingFor(absl::StrCat(
+             loss.substr(0, loss.find(kGoesOn)),
+             "; the job cannot go on without it: ", answer.refused())),
+         kExitRetryable, now, actions);
+    return;
+  }
+  LostLeases& leases = attempt_->lost_leases[answer.rank()];
+  const bool was_settled = leases.settled().has_value();
+  const auto& settled = leases.OnTakenOut(
+      ps->rank(), answer, static_cast<size_t>(status_.ps_size()));
+  if (!settled.has_value()) return;
+  SchedulerMessage message;
+  ReturnLeases* const returned = message.mutable_return_leases();
+  returned->set_job_id(id());
+  returned->set_attempt(attempt_->pass.attempt);
+  returned->set_rank(answer.rank());
+  returned->mutable_clocks()->Add(settled->returned.begin(),
+                                  settled->returned.end());
+  for (const JobMember& other : attempt_->members.all()) {
+    const bool is_told = was_settled && other.session != session;
+    if (!HearsOfLosses(other) || is_told) continue;
+    actions->push_back(SendCommand{other.session, message});
+  }
+  if (was_settled) return;
+  lost->set_leases(DescribeLeases(*settled, "the chief"));
+  actions->push_back(PersistJob{id()});
+  actions->push_back(JobChanged{id()});
 }
 
 SchedulerMessage Job::RemovalCommand(const JobStatus::Lost& lost) const {

@@ -114,8 +114,7 @@ void Job::OnResumed(SessionId older, SessionId session, bool has_job,
   if (member->stage == Stage::kPreparing && !has_job) {
     actions->push_back(SendCommand{session, Prepare()});
   }
-  if (status_.state() == RUNNING && member->role == Role::kPs &&
-      member->rank() == 0) {
+  if (status_.state() == RUNNING && HearsOfLosses(*member)) {
     for (const JobStatus::Lost& lost : status_.lost_workers()) {
       actions->push_back(SendCommand{session, RemovalCommand(lost)});
     }

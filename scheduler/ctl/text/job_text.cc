@@ -421,6 +421,9 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
                          absl::LocalTimeZone()),
         lost.rank(), lost.reason());
     title = "";
+    if (!lost.leases().empty()) {
+      absl::StrAppendFormat(&text, "%-9s   %s\n", title, lost.leases());
+    }
   }
   if (const std::string groups = GroupsText(job); !groups.empty()) {
     absl::StrAppendFormat(&text, "%-9s %s\n", "groups", groups);

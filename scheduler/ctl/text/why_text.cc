@@ -125,7 +125,8 @@ std::string LossesText(const JobStatus& job, absl::Time now) {
   std::string text;
   for (const JobStatus::Lost& lost : job.lost_workers()) {
     absl::StrAppend(&text, FormatElapsed(now - ToTime(lost.time())),
-                    " ago: ", lost.reason(), "\n");
+                    " ago: ", lost.reason(), lost.leases().empty() ? "" : "; ",
+                    lost.leases(), "\n");
   }
   return text;
 }

@@ -154,9 +154,14 @@ TEST(ElasticValidatorTest, WhichJobsTrainOnWithoutAWorker) {
   EXPECT_FALSE(
       outlives("resources { min_workers: 1 } "
                "training { sync_batch_statistics: true }"));
+  const std::string leased =
+      "resources { min_workers: 1 } data { sharing: LEASED } ";
+  EXPECT_TRUE(outlives(leased + "consistency { mode: ASYNC }"));
+  EXPECT_FALSE(outlives(leased + "consistency { mode: ASYNC } precision: "
+                                 "FLOAT16"));
   EXPECT_FALSE(
-      outlives("resources { min_workers: 1 } "
-               "data { sharing: LEASED } consistency { mode: ASYNC }"));
+      outlives("resources { min_workers: 1 } consistency { mode: ASYNC }"))
+      << "others cannot take its places";
   EXPECT_FALSE(
       outlives("resources { min_workers: 1 } "
                "regimes { when { epoch: 1 } then { strategy: ALL_REDUCE } }"));
@@ -175,6 +180,11 @@ TEST(ElasticValidatorTest, TheLargestShareIsThatOfTheFewestWorkers) {
   job.mutable_training()->set_global_batch(31);
   job.mutable_resources()->set_min_workers(2);
   EXPECT_EQ(LargestShare(job), 16);
+  job.mutable_data()->set_sharing(DataSpec::LEASED);
+  job.mutable_training()->clear_global_batch();
+  EXPECT_EQ(LargestShare(job), 10) << "a lease is a batch, whoever makes it";
+  job.mutable_data()->clear_sharing();
+  job.mutable_training()->set_global_batch(31);
   job.mutable_resources()->set_min_workers(0);
   EXPECT_EQ(LargestShare(job), 11);
 }

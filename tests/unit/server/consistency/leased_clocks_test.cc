@@ -12,6 +12,7 @@
 namespace syncline::ps {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 PushFacts Push(int64_t clock, int64_t next) {
@@ -66,6 +67,27 @@ TEST(LeasedClocksTest, TheLastClocksAreDealtOnce) {
   EXPECT_TRUE(absl::IsInvalidArgument(leased.Check(1, "worker:0", Push(3, 5))));
   leased.Deal(0);
   EXPECT_OK(leased.Check(0, "chief:0", Last(4, 5)));
+}
+
+TEST(LeasedClocksTest, OfALostWorkersLeasesThoseThatReturnAreTheLast) {
+  LeasedClocks leased(2);
+  leased.Begin(0, 100);
+  EXPECT_THAT(leased.Of(1), ElementsAre(1, 3));
+  leased.Deal(1);
+  EXPECT_THAT(leased.Of(1), ElementsAre(3, 4));
+  leased.Return(1, {3, 4});
+  EXPECT_OK(leased.Check(1, "worker:0", Push(3, 4)));
+  leased.Deal(1);
+  EXPECT_OK(leased.Check(1, "worker:0", Last(4, 100)));
+  leased.Deal(0);
+  EXPECT_EQ(leased.Next(0), 5) << "no lease was dealt to the lost one";
+
+  LeasedClocks some(2);
+  some.Begin(0, 4);
+  some.Return(1, {3});
+  EXPECT_OK(some.Check(1, "worker:0", Last(3, 4)));
+  some.Return(0, {});
+  EXPECT_THAT(some.Of(0), ElementsAre());
 }
 
 TEST(LeasedClocksTest, AnAttemptMayHaveFewerClocksThanWorkers) {

@@ -99,6 +99,30 @@ TEST(PushLedgerTest, ALeasedClockClosesThoseBeforeTheNext) {
   EXPECT_EQ(worker.clocks_of(1), 17);
 }
 
+TEST(PushLedgerTest, TheClocksOfALostWorkerAreThoseThatReturn) {
+  PushLedger worker(2);
+  worker.ImportAhead(10, 12, /*finished=*/false);
+  worker.Abandon();
+  EXPECT_EQ(worker.closed(), 12) << "nothing of the clock had arrived";
+  PushFacts push = Facts(12, 4, 2, {0});
+  push.close_until = 17;
+  worker.Open(push);
+  worker.Receive(0);
+  worker.Abandon();
+  EXPECT_EQ(worker.closed(), 17);
+  EXPECT_EQ(worker.cut_from(), 13);
+  worker.GoOnAt(20);
+  EXPECT_EQ(worker.closed(), 20);
+  EXPECT_EQ(worker.cut_from(), 13) << "a cut may be before the clock";
+  PushFacts last = Facts(20, 4, 2, {0, 1});
+  last.finished = true;
+  worker.Open(last);
+  worker.Abandon();
+  EXPECT_TRUE(worker.finished());
+  worker.GoOnAt(20);
+  EXPECT_FALSE(worker.finished());
+}
+
 TEST(PushLedgerTest, ALedgerGoesOnFromAState) {
   PushLedger worker(2);
   worker.Import(7, /*finished=*/false);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
@@ -51,9 +52,16 @@ class RecordingServer final : public PsServer {
                            const ShardSelection&, ShardStateSink*) override {
     return absl::UnimplementedError("export");
   }
-  absl::Status TakeWorkerOut(const RemoveWorker& command) override {
+  absl::StatusOr<std::optional<WorkerTakenOut>> TakeWorkerOut(
+      const RemoveWorker& command) override {
     calls.push_back(
         absl::StrCat("remove ", command.job_id(), " ", command.rank()));
+    return taken_out;
+  }
+  absl::Status ReturnClocks(const ReturnLeases& command) override {
+    calls.push_back(absl::StrCat("return ", command.job_id(), " ",
+                                 command.rank(), " ",
+                                 absl::StrJoin(command.clocks(), ",")));
     return absl::OkStatus();
   }
   std::optional<PsReport> CloseJob(const std::string& job_id,
@@ -65,6 +73,7 @@ class RecordingServer final : public PsServer {
   void Drain(absl::Time) override {}
 
   absl::Status open_result;
+  absl::StatusOr<std::optional<WorkerTakenOut>> taken_out = std::nullopt;
   std::function<absl::Status(const GoOnCheck&)> while_opening;
   std::optional<PsReport> last_report;
   std::vector<std::string> calls;
@@ -268,6 +277,38 @@ TEST_F(PsCommandsTest, ALostWorkerIsTakenOutAtOnce) {
   Run({message});
   EXPECT_THAT(server_.calls, ElementsAre("remove j-1 2"));
   EXPECT_TRUE(answers_.empty());
+}
+
+TEST_F(PsCommandsTest, WhatThePsHasOfALostWorkersLeasesIsAnswered) {
+  SchedulerMessage remove;
+  remove.mutable_remove_worker()->set_job_id("j-1");
+  remove.mutable_remove_worker()->set_attempt(3);
+  remove.mutable_remove_worker()->set_rank(2);
+  WorkerTakenOut taken_out;
+  taken_out.set_job_id("j-1");
+  taken_out.add_shards()->set_begun_until(7);
+  server_.taken_out = taken_out;
+  Run({remove});
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_[0].taken_out().shards(0).begun_until(), 7);
+
+  SchedulerMessage leases;
+  leases.mutable_return_leases()->set_job_id("j-1");
+  leases.mutable_return_leases()->set_rank(2);
+  leases.mutable_return_leases()->add_clocks(8);
+  leases.mutable_return_leases()->add_clocks(11);
+  Run({leases});
+  EXPECT_THAT(server_.calls, ElementsAre("remove j-1 2", "return j-1 2 8,11"));
+  EXPECT_EQ(answers_.size(), 1u);
+
+  server_.taken_out = absl::FailedPreconditionError("not begun");
+  Run({remove});
+  ASSERT_EQ(answers_.size(), 2u);
+  EXPECT_EQ(answers_[1].taken_out().job_id(), "j-1");
+  EXPECT_EQ(answers_[1].taken_out().attempt(), 3u);
+  EXPECT_EQ(answers_[1].taken_out().rank(), 2u);
+  EXPECT_EQ(answers_[1].taken_out().refused(),
+            "FAILED_PRECONDITION: not begun");
 }
 
 TEST_F(PsCommandsTest, OtherCommandsAreIgnored) {

@@ -234,6 +234,24 @@ TEST(ShardLayoutTest, APushClosesLaterClocksWhereDataAreLeased) {
   EXPECT_EQ(leased.CheckPush(push, {nullptr, 2048 * 4})->facts.next_clock(), 5);
 }
 
+TEST(ShardLayoutTest, TheChiefAlonePushesForALostWorker) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  PushHeader push = Push({0, 1});
+  push.mutable_caller()->set_rank(0);
+  push.set_for_rank(2);
+  const ShardLayout leased(*BlockMap::Create(tensors, 1), 0, {}, {},
+                           /*leases=*/true);
+  EXPECT_TRUE(leased.CheckPush(push, {nullptr, 2048 * 4}).ok());
+  const ShardLayout other(*BlockMap::Create(tensors, 1), 0);
+  EXPECT_THAT(
+      Why(other.CheckPush(push, {nullptr, 2048 * 4}).status()),
+      HasSubstr("push.for_rank is 2 in a push of rank 0, must be unset"));
+  push.mutable_caller()->set_rank(1);
+  EXPECT_THAT(
+      Why(leased.CheckPush(push, {nullptr, 2048 * 4}).status()),
+      HasSubstr("push.for_rank is 2 in a push of rank 1, must be unset"));
+}
+
 TEST(ShardLayoutTest, AnswersFitIntoAMessage) {
   const ShardLayout layout(
       *BlockMap::Create(std::vector<TensorSize>{{"a", 64 << 20}}, 1), 0);

@@ -4,6 +4,7 @@
 #include "worker/client/answer_log.h"
 
 #include <optional>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/testing/fakes/test_metrics.h"
@@ -143,6 +144,22 @@ TEST_F(AnswerLogTest, WorkersThatWereLostAreKeptWhicheverAnswerComesLast) {
   EXPECT_EQ(lost[0].first_clock, 7);
   EXPECT_EQ(lost[1].rank, 1u);
   EXPECT_EQ(lost[1].first_clock, 9);
+}
+
+TEST_F(AnswerLogTest, ClocksOfLostWorkersAreTakenOnce) {
+  PullResponseHeader header;
+  ReturnedClock* const returned = header.add_returned();
+  returned->set_rank(2);
+  returned->set_clock(7);
+  returned->set_next_clock(9);
+  EXPECT_FALSE(log_->HasReturned());
+  log_->OnValues(0, header, 0, At(1));
+  log_->OnValues(1, header, 0, At(1));
+  log_->OnValues(1, {}, 0, At(2));
+  EXPECT_TRUE(log_->HasReturned());
+  EXPECT_EQ(log_->TakeReturned(),
+            (std::vector<ParameterExchange::ReturnedClock>{{2, 7, 9}}));
+  EXPECT_FALSE(log_->HasReturned());
 }
 
 TEST_F(AnswerLogTest, TheLatestSkippedClockIsKept) {

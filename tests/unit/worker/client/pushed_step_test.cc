@@ -127,5 +127,13 @@ TEST_F(PushedStepTest, ALeasedStepClosesThoseBeforeTheNext) {
   EXPECT_EQ(step_.Header(0, {}).close_until(), 30);
 }
 
+TEST_F(PushedStepTest, AStepInThePlaceOfALostWorkerNamesIt) {
+  step_.Begin({.clock = 7, .sample_count = 32});
+  EXPECT_FALSE(step_.Header(0, {}).has_for_rank());
+  step_.Begin({.clock = 7, .sample_count = 32, .pull = false, .for_rank = 2});
+  EXPECT_TRUE(step_.Header(0, {}).has_for_rank());
+  EXPECT_EQ(step_.Header(0, {}).for_rank(), 2u);
+}
+
 }  // namespace
 }  // namespace syncline::worker

@@ -73,6 +73,18 @@ TEST(ProgressMeterTest, ALaterStartHasItsClockClosedAndNoSamples) {
   EXPECT_EQ(totals.samples(), 0u);
 }
 
+TEST(ProgressMeterTest, AStepOfAnotherRankCountsWithoutItsClock) {
+  ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10},
+                      /*start_clock=*/0, kStart);
+  meter.AddStep(9, 4, 8, {});
+  meter.AddStepOfOther(2, 1, {.data = absl::Seconds(3)});
+  const WorkerProgress totals = meter.Totals(kStart + absl::Seconds(1));
+  EXPECT_EQ(totals.clock(), 10);
+  EXPECT_EQ(totals.samples(), 6u);
+  EXPECT_EQ(totals.data_seconds(), 3);
+  EXPECT_EQ(totals.loss(), 1.5);
+}
+
 TEST(ProgressMeterTest, TheLossScaleIsTheLatest) {
   ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10},
                       /*start_clock=*/0, kStart);

@@ -33,6 +33,10 @@ class JobLossesTest : public JobTest {
     JobSpec* const spec = stored.status.mutable_spec();
     spec->set_strategy(strategy);
     spec->mutable_training()->set_batch_size(8);
+    if (leased_) {
+      spec->mutable_data()->set_sharing(DataSpec::LEASED);
+      spec->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+    }
     spec->mutable_resources()->set_workers(4);
     spec->mutable_resources()->set_min_workers(least);
     spec->mutable_checkpoint()->set_every_clocks(10);
@@ -62,6 +66,20 @@ class JobLossesTest : public JobTest {
   }
   JobState State() const { return open_->status().state(); }
 
+  SchedulerMessage LastCommand() const {
+    SchedulerMessage last;
+    for (const ClusterAction& action : actions_) {
+      const auto* const sent = std::get_if<SendCommand>(&action);
+      if (sent != nullptr) last = sent->message;
+    }
+    return last;
+  }
+  std::string Reason() const {
+    const auto& transitions = open_->status().transitions();
+    return transitions.rbegin()->reason();
+  }
+
+  bool leased_ = false;
   std::optional<Job> open_;
 };
 
@@ -117,6 +135,72 @@ TEST_F(JobLossesTest, WhoseLossEndsTheAttempt) {
   Run(/*least=*/1, ALL_REDUCE);
   Lost(kSecond);
   EXPECT_EQ(State(), FAILED);
+}
+
+TEST_F(JobLossesTest, WithLeasedDataAllPsAreToldAndSayWhatTheyHave) {
+  leased_ = true;
+  Run(/*least=*/3);
+  Lost(kSecond);
+  EXPECT_EQ(State(), RUNNING);
+  EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker),
+              ElementsAre(kPs, kOtherPs));
+  EXPECT_THAT(open_->status().lost_workers(0).reason(),
+              HasSubstr("what was leased to this one is made by the chief"));
+  actions_.clear();
+  WorkerTakenOut answer;
+  answer.set_rank(2);
+  WorkerTakenOut::Shard* const shard = answer.add_shards();
+  shard->set_begun_until(5);
+  shard->set_whole_until(5);
+  open_->OnTakenOut(kOtherPs, answer, now_, &actions_);
+  EXPECT_THAT(actions_, IsEmpty()) << "the other ps has not answered";
+  shard->add_leased(7);
+  shard->add_leased(9);
+  open_->OnTakenOut(kPs, answer, now_, &actions_);
+  EXPECT_THAT(Told(SchedulerMessage::kReturnLeases),
+              ElementsAre(kPs, kOtherPs));
+  EXPECT_THAT(LastCommand().return_leases().clocks(), ElementsAre(7, 9));
+  EXPECT_THAT(open_->status().lost_workers(0).leases(),
+              HasSubstr("clocks 7 and 9 of its leases"));
+  // A ps that comes back asks again, and is told the same.
+  actions_.clear();
+  open_->OnResumed(kOtherPs, 30, /*has_job=*/true, 0, &actions_);
+  EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(30));
+  actions_.clear();
+  open_->OnTakenOut(30, answer, now_, &actions_);
+  EXPECT_THAT(Told(SchedulerMessage::kReturnLeases), ElementsAre(30));
+  // A later reason says what has become of it.
+  Lost(kPs);
+  EXPECT_THAT(Reason(), HasSubstr("was lost: stream closed; last clock 0: "
+                                  "clocks 7 and 9 of its leases"));
+}
+
+TEST_F(JobLossesTest, WhatIsNoAnswerOfAPsToALossChangesNothing) {
+  leased_ = true;
+  Run();
+  Lost(kSecond);
+  WorkerTakenOut answer;
+  answer.set_rank(2);
+  answer.add_shards();
+  actions_.clear();
+  answer.set_rank(1);
+  open_->OnTakenOut(kPs, answer, now_, &actions_);
+  answer.set_rank(2);
+  open_->OnTakenOut(kWorker, answer, now_, &actions_);
+  EXPECT_THAT(actions_, IsEmpty());
+}
+
+TEST_F(JobLossesTest, AJobWithLeasedDataGoesBackWhereAPsCannotGoOn) {
+  leased_ = true;
+  Run();
+  Lost(kSecond);
+  WorkerTakenOut answer;
+  answer.set_rank(2);
+  answer.set_refused("the attempt has not begun");
+  open_->OnTakenOut(kPs, answer, now_, &actions_);
+  EXPECT_EQ(State(), FAILED);
+  EXPECT_THAT(Reason(), HasSubstr("the job cannot go on without it: the "
+                                  "attempt has not begun"));
 }
 
 TEST_F(JobLossesTest, AWorkerThatIsToldToEndIsLost) {
