@@ -5,21 +5,25 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/printable.h"
 #include "common/base/utf8.h"
 
 namespace syncline {
 
 std::string JsonQuoted(absl::string_view text) {
   std::string quoted = "\"";
-  for (const char c : Utf8Text(text)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&quoted, "\\", std::string(1, c));
-    } else if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppendFormat(&quoted, "\\u%04x", byte);
+  const std::string valid = Utf8Text(text);
+  // Readers of a file see what it says, and a terminal is not steered by it.
+  for (absl::string_view rest = valid; !rest.empty();) {
+    const FrontCharacter next = FrontOf(rest);
+    if (next.code == '"' || next.code == '\\') {
+      absl::StrAppend(&quoted, "\\", rest.substr(0, 1));
+    } else if (next.escaped || next.code < 0x20) {
+      absl::StrAppendFormat(&quoted, "\\u%04x", next.code);
     } else {
-      quoted.push_back(c);
+      absl::StrAppend(&quoted, rest.substr(0, next.bytes));
     }
+    rest.remove_prefix(next.bytes);
   }
   quoted.push_back('"');
   return quoted;

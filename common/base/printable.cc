@@ -1,6 +1,5 @@
 #include "common/base/printable.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -57,22 +56,28 @@ bool IsControl(uint32_t code) {
 
 }  // namespace
 
+FrontCharacter FrontOf(absl::string_view text) {
+  const Character next = FirstCharacter(text);
+  if (next.bytes == 0) {
+    return {.code = static_cast<unsigned char>(text[0]), .escaped = true};
+  }
+  return {
+      .code = next.code, .bytes = next.bytes, .escaped = IsControl(next.code)};
+}
+
 std::string Printable(absl::string_view text) {
   std::string shown;
   shown.reserve(text.size());
   while (!text.empty()) {
-    const Character next = FirstCharacter(text);
-    const size_t bytes = std::max<size_t>(next.bytes, 1);
-    if (next.bytes > 0 && !IsControl(next.code)) {
-      shown.append(text.data(), bytes);
+    const FrontCharacter next = FrontOf(text);
+    if (!next.escaped) {
+      shown.append(text.data(), next.bytes);
     } else if (next.bytes > 1) {
       absl::StrAppend(&shown, "\\u", absl::Hex(next.code, absl::kZeroPad4));
     } else {
-      absl::StrAppend(
-          &shown, "\\x",
-          absl::Hex(static_cast<unsigned char>(text[0]), absl::kZeroPad2));
+      absl::StrAppend(&shown, "\\x", absl::Hex(next.code, absl::kZeroPad2));
     }
-    text.remove_prefix(bytes);
+    text.remove_prefix(next.bytes);
   }
   return shown;
 }

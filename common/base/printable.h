@@ -2,6 +2,7 @@
 #define SYNCLINE_COMMON_BASE_PRINTABLE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -14,6 +15,17 @@ namespace syncline {
 // "\u202e"; so is what is not UTF-8. Text that went through it once is not
 // changed again.
 std::string Printable(absl::string_view text);
+
+// The character at the front of a text, for those who escape in another way:
+// its length in bytes, at least 1, and whether Printable escapes it. A byte
+// that begins no character is one of its own, and `code` is that byte.
+struct FrontCharacter {
+  uint32_t code = 0;
+  size_t bytes = 1;
+  bool escaped = false;
+};
+// REQUIRES: `text` is not empty.
+FrontCharacter FrontOf(absl::string_view text);
 
 // Length of the UTF-8 sequence at the end of `text` that may still become a
 // whole character; 0 if none begins there. For callers that get text in pieces.

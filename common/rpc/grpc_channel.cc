@@ -124,6 +124,13 @@ absl::StatusOr<ListeningServer> StartServer(
     builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, age_ms);
     builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, age_ms);
   }
+  // gRPC inflates a message before it looks at its size, or at the token: a few
+  // KiB would take all memory. Our clients compress none.
+  builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  for (const grpc_compression_algorithm algorithm :
+       {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
   builder->SetMaxReceiveMessageSize(kMessageBytesMax);
   builder->SetMaxSendMessageSize(kMessageBytesMax);
   const auto cannot_listen = [&](absl::string_view why) {

@@ -46,6 +46,11 @@ std::optional<std::string> Decode(absl::string_view text) {
       !absl::WebSafeBase64Unescape(text, &decoded)) {
     return std::nullopt;
   }
+  // One text for the same bytes: none in which the last character's unused bits
+  // are set.
+  std::string again;
+  absl::WebSafeBase64Escape(decoded, &again);
+  if (again != text) return std::nullopt;
   return decoded;
 }
 
@@ -273,6 +278,10 @@ absl::StatusOr<TokenEntry> CheckClaims(const Struct& claims,
   entry.role = *role;
   if (const Value* const tenant = Find(claims, options.tenant_claim);
       tenant != nullptr) {
+    if (tenant->kind_case() != Value::kStringValue) {
+      return Refused(absl::StrCat("has a ", Printable(options.tenant_claim),
+                                  " that is no text: it names one tenant"));
+    }
     entry.tenant = tenant->string_value();
     const absl::Status named = CheckTenantName(entry.tenant);
     if (!named.ok()) {

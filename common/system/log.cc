@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/base/incarnation.h"
 #include "common/base/mutex.h"
+#include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/system/job_logs.h"
 #include "common/system/rotating_file.h"
@@ -168,24 +169,28 @@ class Log {
 bool NeedsQuotes(absl::string_view value) {
   return value.empty() ||
          std::any_of(value.begin(), value.end(), [](unsigned char c) {
-           return c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f;
+           return c <= ' ' || c == '"' || c == '=' || c == '\\' || c >= 0x7f;
          });
 }
 
-// A line must stay one line whatever a peer or a file put into a value.
+// A line must stay one line whatever a peer or a file put into a value, and
+// steer no terminal.
 std::string Quoted(absl::string_view value) {
   std::string out = "\"";
-  for (const unsigned char c : value) {
-    if (c == '"' || c == '\\') {
-      out.push_back('\\');
-      out.push_back(static_cast<char>(c));
-    } else if (c == '\n') {
+  while (!value.empty()) {
+    const FrontCharacter next = FrontOf(value);
+    if (next.code == '"' || next.code == '\\') {
+      absl::StrAppend(&out, "\\", value.substr(0, 1));
+    } else if (next.code == '\n') {
       out.append("\\n");
-    } else if (c < ' ' || c == 0x7f) {
-      absl::StrAppendFormat(&out, "\\x%02x", c);
+    } else if (next.escaped && next.bytes > 1) {
+      absl::StrAppendFormat(&out, "\\u%04x", next.code);
+    } else if (next.escaped || next.code < ' ') {
+      absl::StrAppendFormat(&out, "\\x%02x", next.code);
     } else {
-      out.push_back(static_cast<char>(c));
+      absl::StrAppend(&out, value.substr(0, next.bytes));
     }
+    value.remove_prefix(next.bytes);
   }
   out.push_back('"');
   return out;

@@ -80,6 +80,12 @@ struct MemberReattached {
   std::string member;
   std::string job_id;
 };
+// A member is none any more, and has not left by itself. `member`: with its
+// host and process.
+struct MemberLost {
+  std::string member;
+  std::string why;
+};
 // The state is older than what `member` has seen, as after a restore from a
 // backup.
 struct StateIsOld {
@@ -89,7 +95,8 @@ struct StateIsOld {
 using ClusterAction =
     std::variant<SendCommand, EndSession, PersistJob, JobChanged, DeleteJob,
                  ConfirmAddress, AddressDoubted, CheckpointAnswered,
-                 AppendEvent, PersistEpoch, MemberReattached, StateIsOld>;
+                 AppendEvent, PersistEpoch, MemberReattached, MemberLost,
+                 StateIsOld>;
 using ClusterActions = std::vector<ClusterAction>;
 
 }  // namespace syncline::scheduler

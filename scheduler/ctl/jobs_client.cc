@@ -498,7 +498,13 @@ absl::Status JobsClient::Logs(
         context->TryCancel();
       });
   if (interruption.has_come()) return absl::CancelledError("interrupted");
-  return enough ? absl::OkStatus() : CallStatus(address_, finished);
+  if (enough) return absl::OkStatus();
+  // A stream whose token is not good any more is cut off, and does not say why;
+  // a call of its own does.
+  if (finished.error_code() == grpc::StatusCode::CANCELLED) {
+    SYNCLINE_RETURN_IF_ERROR(Get(request.job_id()).status());
+  }
+  return CallStatus(address_, finished);
 }
 
 absl::StatusOr<JobStatus> JobsClient::Watch(const std::string& job_id,

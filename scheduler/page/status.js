@@ -263,11 +263,8 @@ function updateJobRow(row, job) {
   const runs = job.state === "running" && has;
   setClass(speed, "number" + (runs ? "" : " empty"));
   setText(speed.firstChild, runs ? count(job.samples_per_second) : "");
-  const ahead = job.queue_position
-    ? job.queue_position + (job.queue_position === 1 ? " job" : " jobs") +
-      " ahead; " : "";
-  setClass(why, job.reason || ahead ? "" : "empty");
-  setText(why.firstChild, ahead + job.reason);
+  setClass(why, job.reason ? "" : "empty");
+  setText(why.firstChild, job.reason);
 }
 
 function makeMemberRow() {

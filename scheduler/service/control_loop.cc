@@ -172,6 +172,10 @@ void ControlLoop::Execute(const ClusterActions& actions) {
       LogInfo("a member has come back to its job")
           .Job(back->job_id)
           .Field("member", back->member);
+    } else if (auto* lost = std::get_if<MemberLost>(&action)) {
+      LogWarning("member lost")
+          .Field("member", lost->member)
+          .Field("why", lost->why);
     } else if (auto* state = std::get_if<StateIsOld>(&action)) {
       LogWarning(
           "the state of this scheduler is older than its cluster, as after a "

@@ -128,7 +128,6 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
     auto job = Check();
     if (!job.ok()) return End(job.status());
     job->client_key = client_key_;
-    job->tenant = scope_->tenant;
     job->trace_id = trace_id_;
     if (cancelled()) return End(absl::CancelledError("the user left"));
     context_.loop->Submit(
@@ -161,8 +160,11 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
                  weights_ == nullptr ? "" : weights_->temp_path()));
     absl::Status paths;
     context_.loop->Read([&](const ClusterCore& core, absl::Time) {
-      if (scope_->all) return;
       const std::vector<const Job*> jobs = core.Jobs();
+      job.tenant =
+          scope_->all && scope_->tenant.empty()
+              ? TenantOfOperators(job.spec, context_.tenant_checkpoints, jobs)
+              : scope_->tenant;
       // Checkpoints and jobs of tenants outlive the last token of a tenant.
       const bool has_tenants =
           scope_->has_tenants || !context_.tenant_checkpoints.empty() ||
@@ -170,8 +172,9 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
             return !known->status().tenant().empty();
           });
       if (!has_tenants) return;
-      paths = CheckTenantPaths(job.spec, scope_->tenant,
-                               context_.tenant_checkpoints, jobs);
+      paths =
+          CheckTenantPaths(job.spec, job.tenant, context_.tenant_checkpoints,
+                           /*of_operator=*/scope_->all, jobs);
     });
     SYNCLINE_RETURN_IF_ERROR(paths);
     return job;

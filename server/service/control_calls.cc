@@ -113,7 +113,13 @@ absl::Status ControlCalls::GetShardStatus(const ShardStatusRequest& request,
     shards = jobs_->All();
   }
   for (const auto& shard : shards) {
-    if (shard->shard != nullptr) *response->add_jobs() = StatusOf(*shard);
+    if (shard->shard == nullptr) continue;
+    ShardStatus::Job* const job = response->add_jobs();
+    *job = StatusOf(*shard);
+    // Any member may ask, and keys are of the job's data.
+    for (ShardStatus::Table& table : *job->mutable_tables()) {
+      table.clear_hot_keys();
+    }
   }
   response->set_in_flight_bytes(budget_->used_bytes());
   response->set_in_flight_limit_bytes(budget_->limit_bytes());

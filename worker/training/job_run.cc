@@ -218,10 +218,14 @@ void JobRun::Execute() {
     const absl::Status status =
         UploadText(log_name, WholeLog(log, job_id()), kLogUploadTimeout,
                    /*cancellation=*/nullptr);  // a stop does not end it
-    if (!status.ok()) LogWarning("log not uploaded").Status(status);
+    if (!status.ok()) {
+      LogWarning("log not uploaded").Job(job_id()).Status(status);
+    }
   }
   const absl::Status removed = RemoveTree(dir_);
-  if (!removed.ok()) LogWarning("work directory not removed").Status(removed);
+  if (!removed.ok()) {
+    LogWarning("work directory not removed").Job(job_id()).Status(removed);
+  }
   End(succeeded);
 }
 

@@ -411,6 +411,13 @@ void ClusterCore::OnMemberLost(SessionId session, LossCause cause,
   if (membership_.Find(session) == nullptr) return;
   const std::string who =
       MemberTextWithIncarnation(membership_.Find(session)->member);
+  if (cause != LossCause::kLeft) {
+    const Member& member = membership_.Find(session)->member;
+    actions->push_back(
+        MemberLost{absl::StrCat(MemberText(member), " on ", member.hostname(),
+                                ", process ", member.pid()),
+                   std::string(why)});
+  }
   ++lost_count_;
   ++losses_[cause];
   placement_.OnMemberLost(now);

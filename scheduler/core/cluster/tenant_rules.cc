@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
+#include "common/job/hidden_job.h"
 
 namespace syncline::scheduler {
 namespace {
@@ -77,18 +78,26 @@ absl::Status CheckDirectory(const std::string& directory,
       ", where the checkpoints of tenant ", tenant, " are"));
 }
 
+// The job that has made the checkpoint at `path`, as its record says; null:
+// none of `jobs` has.
+const Job* MakerOf(const std::string& path, absl::Span<const Job* const> jobs) {
+  const std::string normal = Normal(path);
+  for (const Job* job : jobs) {
+    for (const CheckpointInfo& checkpoint : job->status().checkpoints()) {
+      if (Normal(checkpoint.path()) == normal) return job;
+    }
+  }
+  return nullptr;
+}
+
 absl::Status CheckStart(const std::string& path, const std::string& tenant,
                         const std::string& checkpoints,
                         absl::Span<const Job* const> jobs) {
-  if (path.empty() || IsWithin(path, OwnFolder(tenant, checkpoints))) {
+  if (path.empty()) return absl::OkStatus();
+  const Job* const maker = MakerOf(path, jobs);
+  if (maker != nullptr ? maker->status().tenant() == tenant
+                       : IsWithin(path, OwnFolder(tenant, checkpoints))) {
     return absl::OkStatus();
-  }
-  const std::string normal = Normal(path);
-  for (const Job* job : jobs) {
-    if (job->status().tenant() != tenant) continue;
-    for (const CheckpointInfo& checkpoint : job->status().checkpoints()) {
-      if (Normal(checkpoint.path()) == normal) return absl::OkStatus();
-    }
   }
   return absl::InvalidArgumentError(
       absl::StrCat("start.checkpoint: ", Printable(path),
@@ -113,8 +122,23 @@ absl::string_view KeyAsGiven(absl::string_view scoped) {
   return scoped.substr(scoped.find(kMark) + 1);
 }
 
-absl::Status CheckTenantPaths(const JobSpec& spec, const std::string& tenant,
+std::string TenantOfOperators(const JobSpec& spec,
                               const std::string& checkpoints,
+                              absl::Span<const Job* const> jobs) {
+  const StartSpec& start = spec.start();
+  if (start.checkpoint().empty() || start.weights_only()) return "";
+  const Job* const maker = MakerOf(start.checkpoint(), jobs);
+  if (maker != nullptr) return maker->status().tenant();
+  if (!IsWithin(start.checkpoint(), checkpoints)) return "";
+  const std::string below =
+      Normal(start.checkpoint()).substr(Normal(checkpoints).size());
+  const std::vector<std::string> parts =
+      absl::StrSplit(below, '/', absl::SkipEmpty());
+  return parts.empty() ? "" : parts[0];
+}
+
+absl::Status CheckTenantPaths(const JobSpec& spec, const std::string& tenant,
+                              const std::string& checkpoints, bool of_operator,
                               absl::Span<const Job* const> jobs) {
   SYNCLINE_RETURN_IF_ERROR(CheckParts("checkpoint.directory",
                                       spec.checkpoint().directory(), tenant));
@@ -122,6 +146,7 @@ absl::Status CheckTenantPaths(const JobSpec& spec, const std::string& tenant,
       CheckParts("start.checkpoint", spec.start().checkpoint(), tenant));
   SYNCLINE_RETURN_IF_ERROR(
       CheckDirectory(spec.checkpoint().directory(), tenant, checkpoints));
+  if (of_operator) return absl::OkStatus();
   return CheckStart(spec.start().checkpoint(), tenant, checkpoints, jobs);
 }
 
@@ -129,7 +154,7 @@ void HideOthersJobs(absl::FunctionRef<bool(const std::string& job_id)> sees,
                     ClusterStatus* cluster) {
   for (ClusterStatus::Entry& entry : *cluster->mutable_members()) {
     if (!entry.job_id().empty() && !sees(entry.job_id())) {
-      entry.set_job_id("(in use)");
+      entry.set_job_id(kHiddenJob);
     }
   }
 }

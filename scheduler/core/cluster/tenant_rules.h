@@ -28,17 +28,28 @@ absl::string_view KeyAsGiven(absl::string_view scoped);
 //   checkpoint.directory  CHECKPOINTS/TENANT or below it. CHECKPOINTS is the
 //                         scheduler's --tenant-checkpoints; empty: none may be
 //                         named. A job of no tenant: not below CHECKPOINTS.
-//   start.checkpoint      that of a job of the same tenant among `jobs`, or
-//                         below CHECKPOINTS/TENANT.
+//   start.checkpoint      that of a job of the same tenant among `jobs`, or one
+//                         of no job among them that is below
+//                         CHECKPOINTS/TENANT. Any, where it is `of_operator`:
+//                         somebody who may see the jobs of all tenants.
 // A tenant's path has no "." or ".." as a part: members use it as it is, where
 // the part before may be a link. Only text is compared, so the folders must not
 // have symbolic links that others make. Errors: InvalidArgument, naming the
 // field.
 absl::Status CheckTenantPaths(const JobSpec& spec, const std::string& tenant,
+                              const std::string& checkpoints, bool of_operator,
+                              absl::Span<const Job* const> jobs);
+
+// The tenant of a job that an operator without a tenant submits, who may see
+// the jobs of all. A job that goes on from a checkpoint of a tenant's job, or
+// evaluates it, is that tenant's, because its data are. Of a checkpoint that no
+// known job has made, its folder below CHECKPOINTS says whose it is. Empty:
+// none's.
+std::string TenantOfOperators(const JobSpec& spec,
                               const std::string& checkpoints,
                               absl::Span<const Job* const> jobs);
 
-// Puts "(in use)" in the place of jobs that a caller does not see.
+// Puts kHiddenJob in the place of jobs that a caller does not see.
 void HideOthersJobs(absl::FunctionRef<bool(const std::string& job_id)> sees,
                     ClusterStatus* cluster);
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluate_validator.h"
 #include "common/job/evaluation_values.h"
+#include "common/job/hidden_job.h"
 #include "common/job/job_spec_validator.h"
 #include "common/job/lease_rules.h"
 #include "common/job/regime_rules.h"
@@ -406,6 +408,9 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
       absl::StrAppendFormat(&text, "%-9s   %s\n", title, why);
     }
   }
+  if (!job.tenant().empty()) {
+    absl::StrAppendFormat(&text, "%-9s %s\n", "tenant", job.tenant());
+  }
   if (!job.trace_id().empty()) {
     absl::StrAppendFormat(&text, "%-9s %s\n", "trace", job.trace_id());
   }
@@ -472,8 +477,11 @@ std::string JobDetails(const JobStatus& job, absl::Time now) {
 }
 
 std::string JobTable(const ListResponse& jobs, absl::Time now) {
+  const bool has_tenants = absl::c_any_of(
+      jobs.jobs(), [](const JobStatus& job) { return !job.tenant().empty(); });
   std::vector<std::vector<std::string>> rows = {
       {"JOB", "NAME", "STATE", "SUBMITTED", "TIME", "PROGRESS"}};
+  if (has_tenants) rows[0].insert(rows[0].begin() + 2, "TENANT");
   for (const JobStatus& job : jobs.jobs()) {
     const std::string submitted =
         job.transitions().empty()
@@ -495,6 +503,9 @@ std::string JobTable(const ListResponse& jobs, absl::Time now) {
     }
     rows.push_back({job.job_id(), job.spec().name(), StateText(job.state()),
                     submitted, FormatElapsed(JobAge(job, now)), detail});
+    if (!has_tenants) continue;
+    rows.back().insert(rows.back().begin() + 2,
+                       job.tenant().empty() ? "-" : job.tenant());
   }
   return AlignColumns(rows);
 }
@@ -514,8 +525,11 @@ std::string CapacityWarning(const JobSpec& spec, const ClusterStatus& cluster) {
   for (const ClusterStatus::Entry& entry : cluster.members()) {
     const TaskType type = entry.member().task().type();
     if (type != CHIEF && type != WORKER && type != PS) continue;
-    // In brackets: why it is given no job, ClusterStatus.Entry.job_id.
-    if (absl::StartsWith(entry.job_id(), "(")) continue;
+    // In brackets: why it is given no job, ClusterStatus.Entry.job_id; but for
+    // those of jobs that the user does not see.
+    if (absl::StartsWith(entry.job_id(), "(") && entry.job_id() != kHiddenJob) {
+      continue;
+    }
     if (type != PS && wants_gpus && !entry.member().has_gpu()) continue;
     Kind& kind = type == PS ? ps : workers;
     ++kind.members;

@@ -29,6 +29,16 @@ namespace {
 constexpr int kLinksMax = 40;  // as Linux has it
 constexpr char kOutsidePayload[] = "syncline/outside";
 
+// A job without a tenant asks for what `folder` of the root has.
+absl::Status TenantsError(absl::string_view path, absl::string_view folder) {
+  absl::Status status = absl::PermissionDeniedError(
+      absl::StrCat("\"", path, "\" leads into ", folder,
+                   " of --data-root, where the data of ",
+                   "tenants are; a job without a tenant reads none of them"));
+  status.SetPayload(kOutsidePayload, absl::Cord("1"));
+  return status;
+}
+
 // `path` without the folder; nothing if it is not below it.
 std::optional<std::string> Below(const std::string& path,
                                  const std::string& folder) {
@@ -132,7 +142,7 @@ class Walk {
 
   absl::Status Enter(const std::string& name) {
     if (folders_.size() == 1 && !closed_.empty() && name == closed_) {
-      return OutsideError(path_);
+      return TenantsError(path_, closed_);
     }
     FileDescriptor next(openat(folders_.back().get(), name.c_str(),
                                O_PATH | O_NOFOLLOW | O_CLOEXEC));

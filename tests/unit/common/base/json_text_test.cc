@@ -16,6 +16,10 @@ TEST(JsonTextTest, TextsAreQuoted) {
   EXPECT_EQ(JsonQuoted("a\"b\\c"), "\"a\\\"b\\\\c\"");
   EXPECT_EQ(JsonQuoted("a\nb\x7f"), "\"a\\u000ab\\u007f\"");
   EXPECT_EQ(JsonQuoted("gr\xc3\xbc\xc3\x9f"), "\"gr\xc3\xbc\xc3\x9f\"");
+  // What colours, ends a line for some, or turns the direction of writing.
+  EXPECT_EQ(JsonQuoted("\xc2\x9b"
+                       "31m\xc2\x85\xe2\x80\xae\xe2\x80\xa8"),
+            "\"\\u009b31m\\u0085\\u202e\\u2028\"");
   // Not UTF-8, which JSON must be.
   EXPECT_EQ(JsonQuoted("\xe4"), "\"\\\\xe4\"");
 }

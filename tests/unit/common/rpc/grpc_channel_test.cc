@@ -92,6 +92,30 @@ TEST(GrpcChannelTest, LongErrorsArriveWhole) {
             absl::NotFoundError(problems));
 }
 
+// A message of zeros is a thousandth of its size on the way. One that was
+// inflated would be RESOURCE_EXHAUSTED, larger than any may be.
+TEST(GrpcChannelTest, ACompressedMessageIsRefusedUnread) {
+  JobsThatRefuse service("no such job");
+  grpc::ServerBuilder builder;
+  builder.RegisterService(&service);
+  const auto server = StartServer(&builder, "127.0.0.1:0");
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto stub = Jobs::NewStub(MakeChannel(server->address));
+  GetRequest request;
+  request.set_job_id(std::string(64 << 20, '\0'));
+  for (const grpc_compression_algorithm algorithm :
+       {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    const auto context = MakeContext(absl::Now() + absl::Seconds(60));
+    context->set_compression_algorithm(algorithm);
+    JobStatus response;
+    const grpc::Status refused = stub->Get(context.get(), request, &response);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNIMPLEMENTED)
+        << refused.error_message();
+  }
+  EXPECT_EQ(CallGet(server->address, absl::Now() + absl::Seconds(30)),
+            absl::NotFoundError("no such job"));
+}
+
 TEST(GrpcChannelTest, ACallWithoutServerEndsByItsDeadline) {
   const absl::Status status =
       CallGet("127.0.0.1:1", absl::Now() + absl::Seconds(20));

@@ -64,6 +64,17 @@ TEST_F(LogTest, HostileValuesStayOnOneLine) {
   LogInfo("a\nb").Field("k", "x\"y\\z\n\x1b[0m").Field("empty", "");
   EXPECT_THAT(Text(), EndsWith("msg=\"a\\nb\" k=\"x\\\"y\\\\z\\n\\x1b[0m\" "
                                "empty=\"\"\n"));
+  LogInfo("b").Field("k",
+                     "\x9b"
+                     "31m");
+  EXPECT_THAT(Text(), EndsWith("k=\"\\x9b31m\"\n"));
+  LogInfo("c")
+      .Field("k",
+             "Q\xc2\x9b"
+             "31m\xe2\x80\xae")
+      .Field("word", "gr\xc3\xbcn");
+  EXPECT_THAT(Text(), EndsWith("k=\"Q\\u009b31m\\u202e\" "
+                               "word=\"gr\xc3\xbcn\"\n"));
 }
 
 TEST_F(LogTest, LevelsBelowTheMinimumAreNotWritten) {

@@ -56,7 +56,8 @@ JobSpec WithStart(const std::string& path) {
 TEST(TenantRulesTest, ATenantWritesCheckpointsBelowItsOwnFolder) {
   const auto may = [](const std::string& path, const std::string& tenant,
                       const std::string& root) {
-    return CheckTenantPaths(WithDirectory(path), tenant, root, {});
+    return CheckTenantPaths(WithDirectory(path), tenant, root,
+                            /*of_operator=*/false, {});
   };
   for (const char* path : {"", "/c/acme", "/c/acme/", "/c/acme/runs",
                            "/c/acme/a..b", "/c//acme"}) {
@@ -100,7 +101,9 @@ TEST(TenantRulesTest, ATenantStartsFromItsOwnCheckpoints) {
   add("j-0002", "zeta", "/ps/j-0002/10");
   add("j-0003", "", "/ps/j-0003/10");
   const auto may = [&](const std::string& path, const std::string& tenant) {
-    return CheckTenantPaths(WithStart(path), tenant, "/c", jobs).ok();
+    return CheckTenantPaths(WithStart(path), tenant, "/c",
+                            /*of_operator=*/false, jobs)
+        .ok();
   };
   EXPECT_TRUE(may("", "acme"));
   EXPECT_TRUE(may("/ps/j-0001/10", "acme"));
@@ -116,11 +119,44 @@ TEST(TenantRulesTest, ATenantStartsFromItsOwnCheckpoints) {
   EXPECT_FALSE(may("/ps/j-0001/10", ""));
   EXPECT_FALSE(may("/c/acme/j-0009/10", ""));
   EXPECT_THAT(
-      std::string(
-          CheckTenantPaths(WithStart("/ps/j-0002/10"), "acme", "/c", jobs)
-              .message()),
+      std::string(CheckTenantPaths(WithStart("/ps/j-0002/10"), "acme", "/c",
+                                   /*of_operator=*/false, jobs)
+                      .message()),
       HasSubstr("start.checkpoint: /ps/j-0002/10 is no checkpoint that a job "
                 "of tenant acme has here"));
+  // A job of another tenant, or of none, that lies in the tenant's folder.
+  add("j-0004", "", "/c/acme/j-0004/10");
+  EXPECT_FALSE(may("/c/acme/j-0004/10", "acme"));
+  EXPECT_TRUE(may("/c/acme/j-0005/10", "acme")) << "of no job that is known";
+}
+
+TEST(TenantRulesTest, WhatAnOperatorGoesOnWithIsTheTenants) {
+  StoredJob stored;
+  stored.status.set_job_id("j-0001");
+  stored.status.set_tenant("acme");
+  stored.status.add_checkpoints()->set_path("/ps/j-0001/10");
+  const Job job(std::move(stored), Job::Options());
+  const Job* const jobs[] = {&job};
+  JobSpec spec = WithStart("/ps/j-0001/10");
+  EXPECT_EQ(TenantOfOperators(spec, "/c", jobs), "acme");
+  spec.mutable_start()->set_weights_only(true);
+  EXPECT_EQ(TenantOfOperators(spec, "/c", jobs), "") << "it begins anew";
+  EXPECT_EQ(TenantOfOperators(WithStart("/ps/j-0009/10"), "/c", jobs), "");
+  EXPECT_EQ(TenantOfOperators(WithStart("/c/zeta/j-0009/10"), "/c/", jobs),
+            "zeta")
+      << "its job is not known any more";
+  EXPECT_EQ(TenantOfOperators(WithStart("/c/zeta/j-0009/10"), "", jobs), "");
+  EXPECT_EQ(TenantOfOperators(JobSpec(), "/c", jobs), "");
+  // An operator starts from anywhere, and writes where no tenant does.
+  EXPECT_TRUE(CheckTenantPaths(WithStart("/ps/j-0001/10"), "", "/c",
+                               /*of_operator=*/true, jobs)
+                  .ok());
+  EXPECT_FALSE(CheckTenantPaths(WithDirectory("/c/acme/x"), "", "/c",
+                                /*of_operator=*/true, jobs)
+                   .ok());
+  EXPECT_TRUE(CheckTenantPaths(WithDirectory("/c/acme/x"), "acme", "/c",
+                               /*of_operator=*/true, jobs)
+                  .ok());
 }
 
 }  // namespace

@@ -275,6 +275,12 @@ TEST(JobRegistryTest, OneLinePerJobUnderTheHead) {
   EXPECT_THAT(text, HasSubstr("3 workers, 1 is free"));
   EXPECT_THAT(text, HasSubstr("first line"));
   EXPECT_THAT(text, testing::Not(HasSubstr("second line")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("TENANT")));
+  failed->set_tenant("acme");
+  EXPECT_THAT(JobTable(jobs, absl::FromUnixSeconds(1100)),
+              AllOf(HasSubstr("TENANT"), HasSubstr("acme")));
+  EXPECT_THAT(JobDetails(*failed, absl::FromUnixSeconds(1100)),
+              HasSubstr("tenant    acme\n"));
 }
 
 // The last thing a chief does is to evaluate: at the end its rate is that of
@@ -345,6 +351,8 @@ TEST(CapacityWarningTest, AMemberThatIsNotConfirmedDoesNotCount) {
   unconfirmed->set_job_id("(not confirmed: nothing answers)");
   EXPECT_THAT(CapacityWarning(JobSpec(), cluster),
               HasSubstr("has 1 worker (1 free) and 0 ps (0 free)"));
+  unconfirmed->set_job_id("(in use)");  // by a job of another tenant
+  EXPECT_EQ(CapacityWarning(JobSpec(), cluster), "");
   unconfirmed->clear_job_id();
   EXPECT_EQ(CapacityWarning(JobSpec(), cluster), "");
 }
