@@ -70,17 +70,51 @@ absl::Status ChangeStrategy(const JobSpec& spec, const Regime& current,
                    "keep them"));
 }
 
+WireType Known(WireType type) {
+  return type == WIRE_TYPE_UNSPECIFIED ? WIRE_FLOAT32 : type;
+}
+
+// The wire type after a change, whose strategy is that of `next`.
+absl::Status ChangeWireType(const JobSpec& spec, const Regime& current,
+                            const RegimeChange& change, Regime* next) {
+  const WireType type = change.wire_type() == WIRE_TYPE_UNSPECIFIED
+                            ? Known(current.wire_type())
+                            : change.wire_type();
+  const bool same_strategy = StrategyOf(*next) == StrategyOf(current);
+  if (!same_strategy && Known(current.wire_type()) != Known(spec.wire_type())) {
+    return Refuse("strategy",
+                  absl::StrCat("changes while the wire type is the one that "
+                               "the job began with, ",
+                               WireType_Name(Known(spec.wire_type())),
+                               "; change back to it first"));
+  }
+  if (type == Known(current.wire_type())) return absl::OkStatus();
+  if (type != WIRE_FLOAT32 && type != WIRE_BFLOAT16 && type != WIRE_FLOAT16) {
+    return Refuse("wire_type", absl::StrCat(type, " is none"));
+  }
+  if (!same_strategy) {
+    return Refuse("wire_type",
+                  "changes alone: change the strategy before or after it");
+  }
+  if (StrategyOf(current) != PARAMETER_SERVER) {
+    return Refuse("wire_type",
+                  absl::StrCat("changes while the job trains by "
+                               "PARAMETER_SERVER, and it trains by ",
+                               Strategy_Name(StrategyOf(current))));
+  }
+  if (type == WIRE_FLOAT32 && Known(spec.wire_type()) != WIRE_FLOAT32) {
+    return Refuse(
+        "wire_type",
+        absl::StrCat("WIRE_FLOAT32 takes more memory of the ps than ",
+                     WireType_Name(spec.wire_type()),
+                     ", which the job began with and is planned for"));
+  }
+  next->set_wire_type(type);
+  return absl::OkStatus();
+}
+
 // The fields that a job keeps as long as it runs.
 absl::Status CheckFixed(const Regime& current, const RegimeChange& change) {
-  const auto wire_type = [](WireType t) {
-    return t == WIRE_TYPE_UNSPECIFIED ? WIRE_FLOAT32 : t;
-  };
-  if (change.wire_type() != WIRE_TYPE_UNSPECIFIED &&
-      wire_type(change.wire_type()) != wire_type(current.wire_type())) {
-    return Refuse("wire_type",
-                  "the wire type of a running job cannot change yet, it is "
-                  "kept for later");
-  }
   const CompressionSpec::Kind kind = current.compression() == Regime::COMPRESSED
                                          ? current.compression_spec().kind()
                                          : CompressionSpec::NONE;
@@ -206,6 +240,7 @@ absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
   Regime next = current;
   next.clear_first_clock();
   SYNCLINE_RETURN_IF_ERROR(ChangeStrategy(spec, current, change, &next));
+  SYNCLINE_RETURN_IF_ERROR(ChangeWireType(spec, current, change, &next));
   SYNCLINE_ASSIGN_OR_RETURN(*next.mutable_consistency(),
                             ChangedConsistency(current, change));
   if (LeasesData(spec)) {
@@ -238,7 +273,8 @@ bool TrainTheSame(const Regime& a, const Regime& b) {
   return ModeOf(a) == ModeOf(b) && StrategyOf(a) == StrategyOf(b) &&
          a.consistency().staleness_bound() ==
              b.consistency().staleness_bound() &&
-         FactorOf(a) == FactorOf(b);
+         FactorOf(a) == FactorOf(b) &&
+         Known(a.wire_type()) == Known(b.wire_type());
 }
 
 Regime FirstRegimeOf(const JobSpec& spec) {
@@ -301,8 +337,12 @@ absl::StatusOr<Regime> ChangedRegime(const JobSpec& spec, uint32_t workers,
   if (const absl::Status can =
           keeps_mode ? CheckRegimeCanChange(spec) : CheckModeCanChange(spec);
       !can.ok()) {
+    const bool keeps_type =
+        Known(next.wire_type()) == Known(current.wire_type());
     return Refuse(
-        keeps_mode ? "learning_rate_factor" : "mode",
+        !keeps_mode  ? "mode"
+        : keeps_type ? "learning_rate_factor"
+                     : "wire_type",
         absl::StrCat("cannot change while this job runs: ", can.message()));
   }
   return next;
@@ -392,18 +432,20 @@ void CheckThen(const std::string& path, const JobSpec& spec,
       for (const Strategy strategy :
            {spec.strategy(), PARAMETER_SERVER, ALL_REDUCE}) {
         if (!CheckTrainsBy(spec, strategy).ok()) continue;
-        Regime current;
-        current.mutable_consistency()->set_mode(mode);
-        if (mode == ConsistencySpec::BOUNDED_STALENESS) {
-          current.mutable_consistency()->set_staleness_bound(
-              spec.consistency().staleness_bound());
+        for (const WireType type : {Known(spec.wire_type()), WIRE_BFLOAT16}) {
+          Regime current;
+          current.mutable_consistency()->set_mode(mode);
+          if (mode == ConsistencySpec::BOUNDED_STALENESS) {
+            current.mutable_consistency()->set_staleness_bound(
+                spec.consistency().staleness_bound());
+          }
+          current.set_strategy(strategy);
+          current.set_wire_type(type);
+          current.set_learning_rate_factor(factor);
+          const auto next = ChangedRegime(spec, workers, current, change);
+          if (next.ok()) return;
+          if (refused.ok()) refused = next.status();
         }
-        current.set_strategy(strategy);
-        current.set_wire_type(spec.wire_type());
-        current.set_learning_rate_factor(factor);
-        const auto next = ChangedRegime(spec, workers, current, change);
-        if (next.ok()) return;
-        if (refused.ok()) refused = next.status();
       }
     }
   }
@@ -460,6 +502,9 @@ std::string RegimeText(const Regime& regime) {
   absl::StrAppend(&text, ConsistencySpec::Mode_Name(ModeOf(regime)));
   if (ModeOf(regime) == ConsistencySpec::BOUNDED_STALENESS) {
     absl::StrAppend(&text, ", bound ", regime.consistency().staleness_bound());
+  }
+  if (Known(regime.wire_type()) != WIRE_FLOAT32) {
+    absl::StrAppend(&text, ", ", WireType_Name(regime.wire_type()));
   }
   if (LeavesBehind(ModeOf(regime))) {
     absl::StrAppend(&text, ", needed ", regime.consistency().needed());

@@ -31,6 +31,14 @@ class LiveRegimes {
     }
     return node->regime;
   }
+  // Whether values travel, or have travelled, in this type.
+  bool HasWireType(ElementType type) const {
+    const Node* node = last_.load(std::memory_order_acquire);
+    while (node != nullptr && node->regime.wire_type != type) {
+      node = node->before;
+    }
+    return node != nullptr;
+  }
   // REQUIRES: no clock of it has begun, and it is behind the others;
   // RegimeSchedule::Add has said so.
   void Add(const TrainingRegime& regime) {

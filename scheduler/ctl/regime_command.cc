@@ -72,7 +72,8 @@ absl::StatusOr<RegimeChange> ParseRegimeChange(const RegimeOptions& options) {
   }
   if (change.ByteSizeLong() == 0) {
     return absl::InvalidArgumentError(
-        "nothing is to change; give --mode, --bound, --strategy or "
+        "nothing is to change; give --mode, --bound, --strategy, --wire-type "
+        "or "
         "--learning-rate-factor");
   }
   return change;

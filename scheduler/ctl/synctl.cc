@@ -634,8 +634,11 @@ class CommandLine {
                        "With --strategy sharded: 1 to 3; default, and all "
                        "that can be: the one that the job's steps are "
                        "planned for");
-    // Always refused by name as long as it cannot change: not shown.
-    regime->add_option("--wire-type", regime_.wire_type)->group("");
+    regime
+        ->add_option("--wire-type", regime_.wire_type,
+                     "The type in which gradients and values travel to and "
+                     "from the ps; none that is wider than the job began with")
+        ->type_name("{float32,bfloat16,float16}");
     regime->add_option("--reason", regime_.reason, "Recorded with the job");
     regime
         ->add_option("--timeout", regime_.timeout_seconds,

@@ -89,12 +89,17 @@ absl::Status ConsistencyController::CheckRegimeCut(
   }
   RegimeSchedule regimes = options_.regimes;
   const TrainingRegime& last = regimes.regimes().back();
-  if (regime->wire_type != last.wire_type ||
-      regime->group_size != last.group_size) {
+  if (regime->group_size != last.group_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         options_.label, ": a regime from clock ", regime->first_clock,
-        " with another wire type or group size: these do not change while a "
-        "job runs"));
+        " with another group size: that does not change while a job runs"));
+  }
+  if (regime->wire_type != last.wire_type &&
+      (regime->strategy != last.strategy || !last.has_ps())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options_.label, ": a regime from clock ", regime->first_clock,
+        " with another wire type: that changes while the job trains through "
+        "the ps, and its strategy stays"));
   }
   if (regime->strategy != last.strategy &&
       (!regime->sync() || !last.sync() || options_.slot_count > 0 ||

@@ -233,7 +233,7 @@ absl::Status JobShard::EndCut(const Caller& caller, uint64_t cut_id,
     // Before the actions that follow from it reach the lanes.
     if (controller_.regimes().regimes().size() > before) {
       const TrainingRegime& regime = controller_.regimes().regimes().back();
-      executor_.regimes().Add(regime);
+      layout_.regimes().Add(regime);
       if (!regime.has_ps()) away_since_ = regime.first_clock;
     }
     ApplyActions(actions, &batch);

@@ -366,7 +366,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const JobConfig config_;
-  const ShardLayout layout_;
+  ShardLayout layout_;
   Lanes* const lanes_;  // gone after Close, when sums may still come
   const int lane_count_;
   InFlightBudget* const budget_;

@@ -160,7 +160,7 @@ void JobShard::ApplySlotAction(const ShardAction& action, StepBatch* batch) {
     // In SYNC the rows wait for other workers, which must find room: neither
     // rows nor keys count in the budget. In the other modes the rows count
     // until their lane has applied them.
-    if (executor_.regimes().At(action.clock).sync()) {
+    if (layout_.regimes().At(action.clock).sync()) {
       rows->hold = InFlightBudget::Hold();
     } else if (rows->payload_hold.bytes() == 0) {
       rows->payload_hold = std::move(call.payload.hold);
@@ -188,7 +188,7 @@ void JobShard::ApplySlotAction(const ShardAction& action, StepBatch* batch) {
 }
 
 size_t JobShard::WireBytesAt(int64_t clock) const {
-  return ElementBytes(executor_.regimes().At(clock).wire_type);
+  return ElementBytes(layout_.regimes().At(clock).wire_type);
 }
 
 uint64_t JobShard::RowBytes(const CallRowSpan& range, int64_t clock) const {

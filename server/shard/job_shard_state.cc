@@ -148,9 +148,9 @@ absl::Status JobShard::TakeBack(const TakenState& state,
         &actions);
     ApplyActions(actions, &batch);
     const int64_t known =
-        executor_.regimes().At(RegimeSchedule::kNever).first_clock;
+        layout_.regimes().At(RegimeSchedule::kNever).first_clock;
     for (const TrainingRegime& regime : regimes.regimes()) {
-      if (regime.first_clock > known) executor_.regimes().Add(regime);
+      if (regime.first_clock > known) layout_.regimes().Add(regime);
     }
     // Another one, for the clocks from here on: it has members that are const.
     std::destroy_at(&controller_);

@@ -55,14 +55,13 @@ LaneExecutor::LaneExecutor(const JobConfig* config, const ShardLayout* layout,
                            std::unique_ptr<EmbeddingTables> tables)
     : config_(config),
       layout_(layout),
-      regimes_(config->regimes),
       dense_(config->update, layout->counts()),
       norms_(layout->block_count()),
       trust_norms_(layout->counts().size()),
       tables_(std::move(tables)),
       non_finite_(config->update.on_non_finite, WorkerNames(*config),
                   config->label) {
-  dense_.UseRegimes(&regimes_);
+  dense_.UseRegimes(&layout->regimes());
   for (BlockIndex block = 0; block < layout->ids().size(); ++block) {
     const uint32_t tensor = layout->map().blocks()[layout->ids()[block]].tensor;
     const std::optional<float>& momentum = config->momenta[tensor];
@@ -169,8 +168,8 @@ void LaneExecutor::RunRows(int lane, const RowsStep& step) {
     return ComputeRowNorms(lane, step, rows);
   // A reduction, which SYNC alone has, has checked its gradients for NaN and
   // infinity already.
-  const bool is_reduced =
-      config_->controller.NeedsGradientNorm() && regimes_.At(step.clock).sync();
+  const bool is_reduced = config_->controller.NeedsGradientNorm() &&
+                          layout_->regimes().At(step.clock).sync();
   tables_->Push(lane, step.ranks, rows, is_reduced ? nullptr : &non_finite_);
 }
 

@@ -146,11 +146,6 @@ class LaneExecutor {
   // first step; outlives it.
   void UseSnapshotTaker(SnapshotTaker* taker) { snapshots_ = taker; }
 
-  // By clock, those that come while the job runs too. The lanes ask; one thread
-  // at a time adds.
-  LiveRegimes& regimes() { return regimes_; }
-  const LiveRegimes& regimes() const { return regimes_; }
-
   // Of blocks and slots that the caller may touch; sizes and options always.
   DenseUpdater& dense() { return dense_; }
   const DenseUpdater& dense() const { return dense_; }
@@ -177,7 +172,6 @@ class LaneExecutor {
 
   const JobConfig* const config_;
   const ShardLayout* const layout_;
-  LiveRegimes regimes_;
   DenseUpdater dense_;
   std::vector<double> norms_;           // by block, written by its lane
   std::vector<LambNorms> trust_norms_;  // likewise, of dense ones

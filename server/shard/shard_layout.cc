@@ -51,11 +51,11 @@ uint64_t KeyBytes(const google::protobuf::RepeatedPtrField<TableRows>& tables) {
 
 ShardLayout::ShardLayout(BlockMap map, uint32_t shard,
                          std::vector<TableLayout> tables,
-                         RegimeSchedule regimes, bool leases)
+                         const RegimeSchedule& regimes, bool leases)
     : map_(std::move(map)),
       shard_(shard),
       tables_(std::move(tables)),
-      regimes_(std::move(regimes)),
+      regimes_(regimes),
       leases_(leases),
       index_of_(map_.blocks().size(), kNotHere) {
   for (const uint32_t id : ids()) {
@@ -113,6 +113,13 @@ absl::Status ShardLayout::CheckWireType(absl::string_view field, WireType type,
       field, " is ",
       WireType_IsValid(type) ? WireType_Name(type) : absl::StrCat(type),
       ", the job's is ", WireType_Name(expected), " at clock ", clock));
+}
+
+absl::Status ShardLayout::CheckAskedType(WireType type, int64_t clock) const {
+  if (WireType_IsValid(type) && regimes_.HasWireType(ElementTypeOf(type))) {
+    return absl::OkStatus();
+  }
+  return CheckWireType("pull.wire_type", type, clock);
 }
 
 absl::Status ShardLayout::CheckCompression(const PushHeader& header,
@@ -282,8 +289,8 @@ absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
   pull.facts.cut_id = header.cut_id();
   if (header.wire_type() > WIRE_FLOAT32) {
     SYNCLINE_RETURN_IF_ERROR(
-        CheckWireType("pull.wire_type", header.wire_type(), header.clock()));
-    pull.facts.type = TypeAt(header.clock());
+        CheckAskedType(header.wire_type(), header.clock()));
+    pull.facts.type = ElementTypeOf(header.wire_type());
   }
   SYNCLINE_ASSIGN_OR_RETURN(pull.facts.blocks, Indices(header.blocks()));
   size_t values = Offsets(pull.facts.blocks).back();

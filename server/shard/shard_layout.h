@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/regime/live_regimes.h"
 #include "common/regime/regime_schedule.h"
 #include "common/wire/block_map.h"
 #include "common/wire/table_map.h"
@@ -62,21 +63,25 @@ struct CheckedPull {
 
 // The blocks and the tables' virtual slots of one shard, and what of a call's
 // header may be believed: ids that are this shard's, sizes that fit, keys in
-// order. Everything a peer sends goes through here. Immutable, hence
-// thread-safe.
+// order. Everything a peer sends goes through here. Immutable but for the
+// regimes that are added, and thread-safe as these are (LiveRegimes).
 //
 // BlockIndex: [dense blocks][this shard's slots of table 0][of table 1]...
 class ShardLayout {
  public:
   // `tables`: in the order of JobAssignment.tables, cut for the map's shards.
-  // `regimes`: the types in which values travel, by clock. `leases`: the job's
+  // `regimes`: the types in which values travel, by clock; later ones are added
+  // to regimes(). `leases`: the job's
   // data are leased, so a push may close clocks behind its own.
   ShardLayout(BlockMap map, uint32_t shard,
-              std::vector<TableLayout> tables = {}, RegimeSchedule regimes = {},
-              bool leases = false);
+              std::vector<TableLayout> tables = {},
+              const RegimeSchedule& regimes = {}, bool leases = false);
 
   const BlockMap& map() const { return map_; }
   uint32_t shard() const { return shard_; }
+  // By clock, those that come while the job runs too.
+  LiveRegimes& regimes() { return regimes_; }
+  const LiveRegimes& regimes() const { return regimes_; }
   // How the values of a clock travel.
   ElementType TypeAt(int64_t clock) const {
     return regimes_.At(clock).wire_type;
@@ -125,6 +130,9 @@ class ShardLayout {
  private:
   using TableList = google::protobuf::RepeatedPtrField<TableRows>;
 
+  // OK if a pull asks for values in a type that the job has: it may have left
+  // before the type changed, and come after.
+  absl::Status CheckAskedType(WireType type, int64_t clock) const;
   // OK if a message's values are of the clock's wire type.
   absl::Status CheckWireType(absl::string_view field, WireType type,
                              int64_t clock) const;
@@ -155,7 +163,7 @@ class ShardLayout {
   const BlockMap map_;
   const uint32_t shard_;
   const std::vector<TableLayout> tables_;
-  const RegimeSchedule regimes_;
+  LiveRegimes regimes_;
   const bool leases_;
   std::vector<size_t> counts_;
   std::vector<BlockIndex> index_of_;     // by global id; kNotHere

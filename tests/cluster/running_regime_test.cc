@@ -64,6 +64,11 @@ class RunningRegimeTest : public ::testing::Test {
     EXPECT_EQ(result->exit.code, expected_code) << result->err;
     return absl::StrCat(result->out, result->err);
   }
+  // The id in "submitted j-0002 ...".
+  static std::string SubmittedIn(const std::string& out) {
+    const size_t at = out.find("submitted ");
+    return at == std::string::npos ? "" : out.substr(at + 10, 6);
+  }
   std::string ModelBytes(const JobStatus& job) {
     const auto file = cluster_.FetchModel(job.job_id());
     EXPECT_OK(file);
@@ -135,6 +140,82 @@ TEST_F(RunningRegimeTest, OneWorkersModelHasTheSameBits) {
   EXPECT_TRUE(ModelBytes(done) == ModelBytes(plain));
 }
 
+// regime_change_test has the bits of clocks whose type is another one.
+TEST_F(RunningRegimeTest, TheWireTypeChangesThereAndBack) {
+  JobSpec job = Job("rules", 2, 400);
+  job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  job.MergeFrom(JobFromText(R"pb(
+    regimes {
+      when { clock: 100 }
+      then { wire_type: WIRE_BFLOAT16 }
+    }
+    regimes {
+      when { clock: 200 }
+      then { wire_type: WIRE_FLOAT32 }
+    }
+  )pb"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus ruled,
+                       cluster_.WaitForEnd(Submit(job), kPatience));
+  ASSERT_EQ(ruled.state(), SUCCEEDED) << ruled.ShortDebugString();
+  ASSERT_EQ(ruled.regimes_size(), 3) << ruled.ShortDebugString();
+  EXPECT_EQ(ruled.regimes(1).regime().wire_type(), WIRE_BFLOAT16);
+  EXPECT_EQ(ruled.regimes(2).regime().wire_type(), WIRE_FLOAT32);
+  JobSpec asked = Job("asked", 2, 2'000);
+  asked.mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
+  const std::string id = Submit(asked);
+  ASSERT_OK(cluster_.WaitForClock(id, 50, kPatience));
+  EXPECT_THAT(Regime(id, {"--wire-type", "float16"}),
+              HasSubstr("ASYNC, WIRE_FLOAT16"));
+  EXPECT_THAT(Regime(id, {"--mode", "sync", "--wire-type", "bfloat16"}),
+              HasSubstr("SYNC, WIRE_BFLOAT16"));
+  EXPECT_THAT(Regime(id, {"--wire-type", "float32"}), HasSubstr("SYNC"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus done,
+                       cluster_.WaitForEnd(id, kPatience));
+  EXPECT_EQ(done.state(), SUCCEEDED) << done.ShortDebugString();
+  EXPECT_EQ(done.progress().clock(), 2'000);
+}
+
+// A job that changes has the bits of one that goes on from a checkpoint of that
+// clock with the other type.
+TEST_F(RunningRegimeTest, AChangedWireTypeHasItsBits) {
+  JobSpec job = Job("changes", 2, 300);
+  job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  JobSpec changes = job;
+  changes.MergeFrom(JobFromText(R"pb(
+    regimes {
+      when { clock: 100 }
+      then { wire_type: WIRE_BFLOAT16 }
+    }
+  )pb"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus changed,
+                       cluster_.WaitForEnd(Submit(changes), kPatience));
+  ASSERT_EQ(changed.regimes_size(), 2) << changed.ShortDebugString();
+  const int64_t clock = changed.regimes(1).regime().first_clock();
+
+  job.set_name("saves");
+  job.mutable_checkpoint()->set_every_clocks(clock);
+  job.mutable_checkpoint()->set_directory(cluster_.dir().File("checkpoints"));
+  ASSERT_OK(MakeDirs(job.checkpoint().directory()));
+  ASSERT_OK_AND_ASSIGN(const JobStatus saved,
+                       cluster_.WaitForEnd(Submit(job), kPatience));
+  ASSERT_EQ(saved.checkpoints(0).clock(), clock);
+  EXPECT_FALSE(ModelBytes(changed) == ModelBytes(saved));
+
+  job.set_name("goes-on");
+  job.clear_checkpoint();
+  job.set_wire_type(WIRE_BFLOAT16);
+  const std::string file = WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10));
+  ASSERT_OK_AND_ASSIGN(
+      const auto submitted,
+      cluster_.Synctl({"submit", file, "--from",
+                       absl::StrCat(saved.job_id(), "@", clock)}));
+  ASSERT_EQ(submitted.exit.code, 0) << submitted.err;
+  ASSERT_OK_AND_ASSIGN(
+      const JobStatus other,
+      cluster_.WaitForEnd(SubmittedIn(submitted.out), kPatience));
+  EXPECT_TRUE(ModelBytes(changed) == ModelBytes(other));
+}
+
 TEST_F(RunningRegimeTest, WhatCannotBeHasOneClearMessage) {
   const std::string id = Submit(EndlessJob());
   ASSERT_OK(cluster_.WaitForClock(id, 5, kPatience));
@@ -150,8 +231,11 @@ TEST_F(RunningRegimeTest, WhatCannotBeHasOneClearMessage) {
               HasSubstr("staleness_bound: BOUNDED_STALENESS needs one"));
   EXPECT_THAT(Regime(id, {"--strategy", "hybrid"}, 1),
               HasSubstr("strategy: HYBRID cannot begin or end"));
-  EXPECT_THAT(Regime(id, {"--wire-type", "bfloat16"}, 1),
-              HasSubstr("wire_type: the wire type of a running job"));
+  EXPECT_THAT(Regime(id, {"--wire-type", "int4"}, 2),
+              HasSubstr("--wire-type: 'int4' is none"));
+  EXPECT_THAT(
+      Regime(id, {"--wire-type", "bfloat16", "--strategy", "all-reduce"}, 1),
+      HasSubstr("wire_type: changes alone"));
   // The next job waits for a ps or a worker.
   JobSpec waiting = EndlessJob();
   waiting.set_name("waiting");

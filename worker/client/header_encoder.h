@@ -14,7 +14,7 @@
 namespace syncline::worker {
 
 // Fills in what the headers of all calls of one worker have in common.
-// Thread-safe: it is const after construction.
+// Thread-safe, but for Follow.
 class HeaderEncoder {
  public:
   struct Identity {
@@ -27,6 +27,9 @@ class HeaderEncoder {
   // `regimes`, `step_timeout`: as in PsClient::Options.
   HeaderEncoder(const Identity& identity, RegimeSchedule regimes,
                 absl::Duration step_timeout);
+
+  // The job trains by these from here on. Not while a call is under way.
+  void Follow(const RegimeSchedule& regimes) { regimes_ = regimes; }
 
   // The calling rank, in a call to `shard`.
   Caller CallerOf(uint32_t shard) const;
@@ -56,7 +59,7 @@ class HeaderEncoder {
                       int64_t clock, uint64_t cut_id) const;
 
  private:
-  const RegimeSchedule regimes_;
+  RegimeSchedule regimes_;
   const absl::Duration wait_;  // of a pull, at the shard
   Caller caller_;              // of shard 0
 };

@@ -86,7 +86,10 @@ PsClient::PsClient(const Options& options, BlockMap map, DenseTensors tensors)
                 .incarnation = options.incarnation,
                 .routing_version = options.routing_version,
                 .pass = options.pass},
-               options.regimes, options.step_timeout),
+               options.carry_over != nullptr
+                   ? options.carry_over->regimes.value_or(options.regimes)
+                   : options.regimes,
+               options.step_timeout),
       step_(&headers_, &map_),
       carry_over_(options.carry_over != nullptr
                       ? options.carry_over
@@ -240,6 +243,7 @@ absl::StatusOr<RegimeSchedule> PsClient::FollowRegimes(int64_t clock) {
   }
   SYNCLINE_RETURN_IF_ERROR(calls_.Wait());
   SYNCLINE_ASSIGN_OR_RETURN(regimes_, cuts_.GetRegimes(clock));
+  headers_.Follow(regimes_);
   carry_over_->regimes = regimes_;
   answers_.ForgetRegimes();
   cuts_.UseSpread(regimes_.CutSpread());

@@ -227,7 +227,7 @@ class PsClient : public ParameterExchange {
   const Options options_;
   const BlockMap map_;
   const DenseTensors tensors_;
-  const HeaderEncoder headers_;
+  HeaderEncoder headers_;
   PushedStep step_;
   const std::shared_ptr<CarryOver> carry_over_;
   RegimeSchedule regimes_;

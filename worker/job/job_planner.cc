@@ -68,12 +68,17 @@ absl::StatusOr<int64_t> MessageBytes(const JobSpec& spec,
   }
   SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
   const ElementType type = regimes.WidestWireType();
+  const bool converts =
+      type != ElementType::kFloat32 ||
+      absl::c_any_of(spec.regimes(), [](const RegimeRule& rule) {
+        return rule.then().wire_type() != WIRE_TYPE_UNSPECIFIED;
+      });
   int64_t bytes = 0;
   for (uint32_t shard = 0; shard < map.shard_count(); ++shard) {
     const int64_t of_shard =
         map.shard_elements(shard) * static_cast<int64_t>(ElementBytes(type));
     bytes += std::min(of_shard, pulled_max);
-    if (type != ElementType::kFloat32) bytes += std::min(of_shard, pushed_max);
+    if (converts) bytes += std::min(of_shard, pushed_max);
   }
   return bytes;
 }

@@ -76,8 +76,8 @@ TEST(AutoRegimeRulesTest, CandidatesAreThoseOfTheJob) {
               ElementsAre(HasSubstr(
                   "auto_regime.candidates[1]: repeats another one: ASYNC")));
   EXPECT_THAT(
-      Problems("auto_regime { candidates { wire_type: WIRE_FLOAT16 } }"),
-      ElementsAre(HasSubstr("auto_regime.candidates[0].wire_type: ")));
+      Problems("auto_regime { candidates { compression: INT8 } }"),
+      ElementsAre(HasSubstr("auto_regime.candidates[0].compression: ")));
   std::string many;
   for (int i = 0; i < 9; ++i) {
     absl::StrAppend(&many, "candidates { learning_rate_factor: ", 2 + i, " }");

@@ -87,11 +87,34 @@ TEST_F(RegimeRulesTest, WhatIsNoneIsRefusedByField) {
 }
 
 TEST_F(RegimeRulesTest, WhatIsKeptForLaterIsRefused) {
-  EXPECT_THAT(To("wire_type: WIRE_BFLOAT16"), HasSubstr("wire_type: "));
   current_.set_strategy(ALL_REDUCE);
   EXPECT_THAT(To("learning_rate_factor: 0.5"),
               HasSubstr("strategy: ALL_REDUCE: without ps neither mode nor "
                         "rate can change"));
+}
+
+TEST_F(RegimeRulesTest, TheWireTypeChangesThroughThePs) {
+  EXPECT_EQ(To("wire_type: WIRE_BFLOAT16"), "SYNC, WIRE_BFLOAT16");
+  EXPECT_EQ(To("mode: ASYNC"), "ASYNC, WIRE_BFLOAT16, learning rate x 0.25");
+  EXPECT_EQ(To("mode: SYNC wire_type: WIRE_FLOAT16"), "SYNC, WIRE_FLOAT16");
+  EXPECT_THAT(To("strategy: ALL_REDUCE"),
+              HasSubstr("strategy: changes while the wire type is the one that "
+                        "the job began with, WIRE_FLOAT32"));
+  EXPECT_EQ(To("wire_type: WIRE_FLOAT32"), "SYNC");
+  EXPECT_THAT(To("wire_type: WIRE_FLOAT32"), HasSubstr("trains so already"));
+  EXPECT_THAT(To("strategy: ALL_REDUCE wire_type: WIRE_BFLOAT16"),
+              HasSubstr("wire_type: changes alone"));
+  EXPECT_THAT(To("wire_type: 9"), HasSubstr("wire_type: 9 is none"));
+  spec_.set_wire_type(WIRE_BFLOAT16);
+  current_.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_THAT(To("wire_type: WIRE_FLOAT32"),
+              HasSubstr("wire_type: WIRE_FLOAT32 takes more memory of the ps "
+                        "than WIRE_BFLOAT16, which the job began with"));
+  EXPECT_EQ(To("wire_type: WIRE_FLOAT16"), "SYNC, WIRE_FLOAT16");
+  current_.set_strategy(ALL_REDUCE);
+  EXPECT_THAT(To("wire_type: WIRE_BFLOAT16"),
+              HasSubstr("wire_type: changes while the job trains by "
+                        "PARAMETER_SERVER, and it trains by ALL_REDUCE"));
 }
 
 TEST_F(RegimeRulesTest, WhatIsTiedToTheModeIsNamed) {
@@ -148,7 +171,7 @@ TEST(RegimeRulesOfJobsTest, WhatCannotIsRefusedByField) {
       regimes { when { epoch: 1 } then { mode: LOCAL } }
       regimes { when { plateau { min_improvement: 1 } }
                 then { mode: BOUNDED_STALENESS } }
-      regimes { when { straggler: 1 } then { wire_type: WIRE_FLOAT16 } })"),
+      regimes { when { straggler: 1 } then { compression: INT8 } })"),
       ::testing::ElementsAre(
           HasSubstr("regimes[0].when: is required"),
           HasSubstr("regimes[1].when.clock: 0 must be > 0"),
@@ -161,7 +184,7 @@ TEST(RegimeRulesOfJobsTest, WhatCannotIsRefusedByField) {
           HasSubstr("regimes[3].then.staleness_bound: BOUNDED_STALENESS needs"),
           HasSubstr("regimes[4].when.straggler: 1 must be finite and > 1"),
           HasSubstr("regimes[4].when.straggler: needs resources.workers"),
-          HasSubstr("regimes[4].then.wire_type: ")));
+          HasSubstr("regimes[4].then.compression: ")));
 }
 
 TEST(RegimeRulesOfJobsTest, ConditionsThatNeverComeTrueAreRefused) {

@@ -29,6 +29,7 @@ std::string Changed(const std::string& edit, const std::string& change,
   current.mutable_consistency()->set_mode(mode);
   current.set_strategy(strategy == STRATEGY_UNSPECIFIED ? spec.strategy()
                                                         : strategy);
+  current.set_wire_type(spec.wire_type());
   RegimeChange wanted;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(change, &wanted));
   const auto next = ChangedRegime(spec, 2, current, wanted);
@@ -61,11 +62,11 @@ TEST(StrategyChangeTest, LeasedDataStayWithPs) {
 // Of a change between ps and ALL_REDUCE both sides have whole values.
 TEST(StrategyChangeTest, SixteenBitsOnTheWireGoWithPsAndAllReduce) {
   EXPECT_EQ(Changed("wire_type: WIRE_BFLOAT16", "strategy: ALL_REDUCE"),
-            "ALL_REDUCE SYNC");
+            "ALL_REDUCE SYNC, WIRE_BFLOAT16");
   EXPECT_EQ(Changed("strategy: ALL_REDUCE wire_type: WIRE_FLOAT16 resources { "
                     "ps: 2 }",
                     "strategy: PARAMETER_SERVER"),
-            "SYNC");
+            "SYNC, WIRE_FLOAT16");
   EXPECT_THAT(
       ValidateJobSpec(JobFromText(
           kSmallJob,

@@ -277,9 +277,12 @@ TEST_F(RegimeCutTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(announce({2, 3}, TrainingRegime{.first_clock = 2}),
               HasSubstr("one clock of all workers"));
   EXPECT_THAT(
-      announce({2, 2}, TrainingRegime{.first_clock = 2,
-                                      .wire_type = ElementType::kFloat16}),
-      HasSubstr("wire type"));
+      announce({2, 2},
+               TrainingRegime{.first_clock = 2,
+                              .strategy = TrainingRegime::Strategy::kAllReduce,
+                              .wire_type = ElementType::kFloat16}),
+      HasSubstr("with another wire type: that changes while the job trains "
+                "through the ps, and its strategy stays"));
   PushFacts last;
   last.finished = true;
   Push(2, 1, std::move(last));

@@ -51,7 +51,7 @@ class LaneExecutorTest : public ::testing::Test {
     table.options.optimizer.kind = OptimizerKind::kSgd;
     table.options.memory_bytes = 1 << 20;
     config_.tables = {table};
-    layout_ = std::make_unique<ShardLayout>(LayoutOf(config_));
+    layout_.reset(new ShardLayout(LayoutOf(config_)));  // it cannot be moved
     auto tables =
         EmbeddingTables::Create(config_, 1, EmbeddingTables::ColdStores(1), {});
     ASSERT_OK(tables.status());

@@ -30,8 +30,7 @@ RegimeSchedule In(ElementType type) {
 // Blocks of shard 0: 0, 3 (1024 and 8 elements); of shard 1: 1, 2.
 ShardLayout Layout(uint32_t shard) {
   const std::vector<TensorSize> tensors = {{"a", 2048}, {"b", 7}, {"c", 8}};
-  ShardLayout layout(*BlockMap::Create(tensors, 2), shard);
-  return layout;
+  return ShardLayout(*BlockMap::Create(tensors, 2), shard);
 }
 
 std::string Why(const absl::Status& status) {
@@ -103,10 +102,10 @@ TEST(ShardLayoutTest, TheWireTypeIsThatOfTheClock) {
   EXPECT_TRUE(
       layout.CheckPushPull(both, {nullptr, 2048 * 2}, &pushed, &pulled).ok());
   EXPECT_EQ(pulled.facts.type, ElementType::kFloat32);
-  both.mutable_pull()->set_wire_type(WIRE_BFLOAT16);
+  both.mutable_pull()->set_wire_type(WIRE_FLOAT16);
   EXPECT_THAT(
       Why(layout.CheckPushPull(both, {nullptr, 2048 * 2}, &pushed, &pulled)),
-      HasSubstr("pull.wire_type is WIRE_BFLOAT16, the job's is WIRE_FLOAT32 at "
+      HasSubstr("pull.wire_type is WIRE_FLOAT16, the job's is WIRE_FLOAT32 at "
                 "clock 5"));
 }
 
@@ -232,6 +231,37 @@ TEST(ShardLayoutTest, APushClosesLaterClocksWhereDataAreLeased) {
   }
   push.clear_close_until();
   EXPECT_EQ(leased.CheckPush(push, {nullptr, 2048 * 4})->facts.next_clock(), 5);
+}
+
+TEST(ShardLayoutTest, APullMayBeLateForAChangeOfTheWireType) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  TrainingRegime regime;
+  regime.wire_type = ElementType::kBfloat16;
+  ShardLayout layout(*BlockMap::Create(tensors, 1), 0, {},
+                     RegimeSchedule(regime));
+  PullHeader pull;
+  pull.set_wait_seconds(1);
+  pull.set_clock(30);
+  pull.set_wire_type(WIRE_BFLOAT16);
+  pull.add_blocks(0);
+  EXPECT_EQ(layout.CheckPull(pull, {})->facts.type, ElementType::kBfloat16);
+  regime.first_clock = 20;
+  regime.wire_type = ElementType::kFloat16;
+  layout.regimes().Add(regime);
+  EXPECT_EQ(layout.TypeAt(19), ElementType::kBfloat16);
+  EXPECT_EQ(layout.TypeAt(20), ElementType::kFloat16);
+  EXPECT_EQ(layout.CheckPull(pull, {})->facts.type, ElementType::kBfloat16);
+  pull.set_wire_type(WIRE_FLOAT16);
+  EXPECT_EQ(layout.CheckPull(pull, {})->facts.type, ElementType::kFloat16);
+  // A push is of its clock's type.
+  PushHeader push = Push({0});
+  push.set_clock(20);
+  push.set_wire_type(WIRE_BFLOAT16);
+  EXPECT_THAT(Why(layout.CheckPush(push, {nullptr, 2048 * 2}).status()),
+              HasSubstr("push.wire_type is WIRE_BFLOAT16, the job's is "
+                        "WIRE_FLOAT16 at clock 20"));
+  pull.set_wire_type(static_cast<WireType>(9));
+  EXPECT_FALSE(layout.CheckPull(pull, {}).ok());
 }
 
 TEST(ShardLayoutTest, TheChiefAlonePushesForALostWorker) {
