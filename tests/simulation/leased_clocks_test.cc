@@ -252,7 +252,7 @@ class Attempt {
           *std::max_element(smallest.begin(), smallest.end());
       Expect(raised > cut.clock, "a cut is refused where it is possible");
       if (raised > most) {
-        // Because of a worker that is there.
+        // A worker that is there must be the reason.
         bool is_behind = false;
         for (uint32_t rank = 0; rank < workers_.size(); ++rank) {
           is_behind |= !workers_[rank].lost &&

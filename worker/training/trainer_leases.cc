@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 #include "common/job/evaluate_validator.h"
+#include "common/system/log.h"
+#include "worker/data/prefetcher.h"
 #include "worker/training/trainer.h"
 
 namespace syncline::worker {
@@ -65,8 +67,8 @@ absl::StatusOr<bool> Trainer::MakeReturned() {
   return !returned.empty();
 }
 
-// As a step of this rank's own, but for the values, which it reads first, and
-// the batch, which is behind those that were read ahead.
+// MakeForLost is a step like this rank's own. But its values are read first,
+// and its batch is none of those that were read ahead.
 absl::Status Trainer::MakeForLost(
     const ParameterExchange::ReturnedClock& lost) {
   LogInfo("a clock of a lost worker is made in its place")

@@ -12,10 +12,10 @@
 
 namespace syncline::scheduler {
 
-// What becomes of the clocks that were leased to a worker which a job with
-// leased data has lost and goes on without. A clock of which no shard has
-// anything returns: the chief makes it. One that some shards have and others
-// have not is torn: what they have of it counts, and the rest is lost. Pure,
+// LostLeases decides what becomes of the clocks that were leased to a worker
+// which a job with leased data has lost and goes on without. A clock of which
+// no shard has anything returns: the chief makes it. A clock of which a part
+// has come is torn: that part counts, and the rest is lost. Pure,
 // thread-compatible.
 class LostLeases {
  public:
@@ -24,8 +24,8 @@ class LostLeases {
     std::optional<int64_t> torn;
   };
 
-  // What the ps of this rank has answered, of `ps_count`. The result is there
-  // once all have; it is the same whatever comes later.
+  // Takes the answer of the ps of this rank, of `ps_count`. The result is there
+  // once all have answered, and is the same whatever comes later.
   const std::optional<Settled>& OnTakenOut(uint32_t ps_rank,
                                            const WorkerTakenOut& answer,
                                            size_t ps_count);

@@ -8,7 +8,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 WorkerTakenOut Answer(int64_t begun_until, int64_t whole_until,
                       std::vector<int64_t> leased = {}) {
