@@ -592,7 +592,8 @@ TEST_F(CommandsTest, CompletionKnowsTopicsAndValues) {
                       "async\""),
             HasSubstr("\"list --output\") words=\"text json\""),
             HasSubstr("job submit resume"), HasSubstr("--strategy"),
-            Not(HasSubstr("--wire-type"))));
+            HasSubstr("\"regime --wire-type\") words=\"float32 bfloat16 "
+                      "float16\"")));
 }
 
 TEST_F(CommandsTest, NumbersAndTasksThatSayTooLittleAreWrongUsage) {
