@@ -146,6 +146,7 @@ TEST(TenantRulesTest, WhatAnOperatorGoesOnWithIsTheTenants) {
             "zeta")
       << "its job is not known any more";
   EXPECT_EQ(TenantOfOperators(WithStart("/c/zeta/j-0009/10"), "", jobs), "");
+  EXPECT_EQ(TenantOfOperators(WithStart("/c"), "/c", jobs), "");
   EXPECT_EQ(TenantOfOperators(JobSpec(), "/c", jobs), "");
   // An operator starts from anywhere, and writes where no tenant does.
   EXPECT_TRUE(CheckTenantPaths(WithStart("/ps/j-0001/10"), "", "/c",

@@ -28,7 +28,7 @@ TEST(LostLeasesTest, WhatNoShardHasReturns) {
   ASSERT_TRUE(settled.has_value());
   EXPECT_THAT(settled->returned, ElementsAre(9, 12));
   EXPECT_EQ(settled->torn, std::nullopt);
-  // What comes later changes nothing.
+  // A later answer changes nothing.
   leases.OnTakenOut(1, Answer(10, 10), 2);
   EXPECT_THAT(leases.settled()->returned, ElementsAre(9, 12));
 }
