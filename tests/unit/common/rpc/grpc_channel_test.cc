@@ -100,7 +100,11 @@ TEST(GrpcChannelTest, ACompressedMessageIsRefusedUnread) {
   builder.RegisterService(&service);
   const auto server = StartServer(&builder, "127.0.0.1:0");
   ASSERT_TRUE(server.ok()) << server.status();
-  const auto stub = Jobs::NewStub(MakeChannel(server->address));
+  // A channel of MakeChannel sends no message that large.
+  grpc::ChannelArguments args;
+  args.SetMaxSendMessageSize(-1);
+  const auto stub = Jobs::NewStub(grpc::CreateCustomChannel(
+      server->address, grpc::InsecureChannelCredentials(), args));
   GetRequest request;
   request.set_job_id(std::string(64 << 20, '\0'));
   for (const grpc_compression_algorithm algorithm :
