@@ -30,6 +30,7 @@ DEADLINE = 120  # seconds that a state is waited for
 NAMED = {"button", "link", "combobox", "checkbox", "textbox", "image", "img", "table",
          "progressbar", "heading", "figure", "region", "listbox", "option"}
 TEXT = "document.body ? document.body.innerText : ''"
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 
 class Cluster:
@@ -102,6 +103,18 @@ def eventually(what, check, seconds=DEADLINE):
         time.sleep(0.2)
 
 
+def eventually_passes(check):
+    """Waits until check() raises no AssertionError; fails with the last one."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            return check()
+        except AssertionError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.2)
+
+
 class StatusPageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -142,16 +155,16 @@ class StatusPageTest(unittest.TestCase):
             for dark in (False, True):
                 with self.subTest(width=width, dark=dark):
                     self.browser.look_as(width, height, dark)
-                    self.check_screen(width)
+                    # A new size, new rows and their names take the browser a moment.
+                    eventually_passes(lambda wide=width: self.check_screen(wide))
+                    self.assertEqual(self.browser.complaints, [])
                     if SHOTS:
                         SHOTS.mkdir(exist_ok=True)
                         self.browser.screenshot(
                             SHOTS / f"page-{width}-{'dark' if dark else 'light'}.png")
-        background = self.browser.run(
-            "getComputedStyle(document.body).backgroundColor")
+        background = self.browser.run(BACKGROUND)
         self.browser.look_as(390, 844, dark=False)
-        self.assertNotEqual(background, self.browser.run(
-            "getComputedStyle(document.body).backgroundColor"))
+        eventually("a light background", lambda: self.browser.run(BACKGROUND) != background)
 
     def check_screen(self, width):
         wide = self.browser.run("document.documentElement.scrollWidth")
@@ -159,10 +172,9 @@ class StatusPageTest(unittest.TestCase):
         self.assertGreaterEqual(self.browser.run(
             "Math.min(...[...document.querySelectorAll('#curve text')]"
             ".map((text) => text.getBBox().x))"), 0, "a label of the curve is cut")
-        # The browser makes this tree some time after the document.
-        nodes = eventually("roles", lambda: (
-            lambda seen: seen if {"heading", "link", "progressbar", "table"} <=
-            {role for role, _ in seen} else None)(self.browser.accessible()))
+        nodes = self.browser.accessible()
+        self.assertLessEqual({"heading", "link", "progressbar", "table"},
+                             {role for role, _ in nodes})
         for role, name in nodes:
             if role.lower() in NAMED:
                 self.assertTrue(name.strip(), f"a {role} has no name: {nodes}")
@@ -170,7 +182,6 @@ class StatusPageTest(unittest.TestCase):
         self.assertTrue(any(n.startswith("Training loss from") for n in names), names)
         self.assertTrue(any(n.startswith("chief:0: ") for n in names), names)
         self.assertTrue(any("waited for" in n or " for " in n for n in names), names)
-        self.assertEqual(self.browser.complaints, [])
 
     def test_2_is_patched_and_not_loaded_again(self):
         self.browser.run("document.body.dataset.kept = 'yes'; 0")
