@@ -118,11 +118,6 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
                   ConsistencySpec::Mode_Name(spec.consistency().mode()),
                   " yet: it may drop what the residuals count as sent");
   }
-  if (spec.regimes_size() > 0) {
-    problems->Add("regimes",
-                  "do not go with compression yet: a job that compresses keeps "
-                  "the regime that it begins in");
-  }
   // In LOCAL workers clip gradients, and the change of a round is compressed.
   if (IsLocal(spec)) return;
   if (spec.optimizer().clip_value() != 0) {

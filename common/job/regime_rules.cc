@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/status_macros.h"
 #include "common/job/compression_rules.h"
+#include "common/job/elastic_validator.h"
+#include "common/job/job_spec_fields.h"
 #include "common/job/lease_rules.h"
 #include "common/job/local_rules.h"
 #include "common/job/quorum_validator.h"
@@ -113,17 +117,84 @@ absl::Status ChangeWireType(const JobSpec& spec, const Regime& current,
   return absl::OkStatus();
 }
 
-// The fields that a job keeps as long as it runs.
-absl::Status CheckFixed(const Regime& current, const RegimeChange& change) {
-  const CompressionSpec::Kind kind = current.compression() == Regime::COMPRESSED
-                                         ? current.compression_spec().kind()
-                                         : CompressionSpec::NONE;
-  if (change.compression() != CompressionSpec::KIND_UNSPECIFIED &&
-      change.compression() != kind) {
-    return Refuse("compression",
-                  "the compression of a running job cannot change yet, it is "
-                  "kept for later");
+CompressionSpec::Kind CompressionOf(const Regime& regime) {
+  return regime.compression() == Regime::COMPRESSED
+             ? regime.compression_spec().kind()
+             : CompressionSpec::NONE;
+}
+
+void SetCompression(const CompressionSpec& compression, Regime* regime) {
+  if (compression.kind() <= CompressionSpec::NONE) {
+    regime->clear_compression();
+    regime->clear_compression_spec();
+    return;
   }
+  regime->set_compression(Regime::COMPRESSED);
+  *regime->mutable_compression_spec() = compression;
+}
+
+// A job in `regime` could have begun so.
+absl::Status CheckCompressesIn(const JobSpec& spec, const Regime& regime,
+                               const CompressionSpec& compression) {
+  JobSpec job = spec;
+  job.set_strategy(PARAMETER_SERVER);
+  *job.mutable_consistency() = regime.consistency();
+  *job.mutable_compression() = compression;
+  std::vector<std::string> list;
+  Problems problems(&list);
+  CheckCompression(job, &problems);
+  CheckElastic(job, &problems);
+  return list.empty() ? absl::OkStatus() : Refuse("compression", list[0]);
+}
+
+// The compression after a change, whose strategy and mode are those of `next`.
+absl::Status ChangeCompression(const JobSpec& spec, const Regime& current,
+                               const RegimeChange& change, Regime* next) {
+  using C = CompressionSpec;
+  const C::Kind now = CompressionOf(current);
+  const C::Kind kind =
+      change.compression() == C::KIND_UNSPECIFIED ? now : change.compression();
+  const bool same_strategy = StrategyOf(*next) == StrategyOf(current);
+  if (!same_strategy && now != C::NONE) {
+    return Refuse(
+        "strategy",
+        absl::StrCat("changes while nothing is compressed, and it is "
+                     "by ",
+                     C::Kind_Name(now), ": change compression to NONE first"));
+  }
+  if (kind == now) return absl::OkStatus();
+  if (kind == C::DGC || now == C::DGC) {
+    return Refuse("compression",
+                  "DGC has the momentum at the workers from the start: a "
+                  "running job cannot change to it or from it; TOP_K sends as "
+                  "few elements");
+  }
+  if (!IsOneOf(kind, {C::NONE, C::INT8, C::TOP_K, C::TERNGRAD})) {
+    return Refuse("compression",
+                  absl::StrCat(C::Kind_IsValid(kind) ? C::Kind_Name(kind)
+                                                     : absl::StrCat(kind),
+                               " is none that a running job can change to; "
+                               "expected NONE, INT8, TOP_K or TERNGRAD"));
+  }
+  if (!same_strategy) {
+    return Refuse("compression",
+                  "changes alone: change the strategy before or after it");
+  }
+  if (StrategyOf(current) != PARAMETER_SERVER) {
+    return Refuse("compression",
+                  absl::StrCat("changes while the job trains by "
+                               "PARAMETER_SERVER, and it trains by ",
+                               Strategy_Name(StrategyOf(current))));
+  }
+  // With the job's own fraction and block size, where they are of this kind.
+  JobSpec job;
+  job.mutable_compression()->set_kind(kind);
+  if (spec.compression().kind() == kind) {
+    *job.mutable_compression() = spec.compression();
+  }
+  FillCompression(&job);
+  SYNCLINE_RETURN_IF_ERROR(CheckCompressesIn(spec, *next, job.compression()));
+  SetCompression(job.compression(), next);
   return absl::OkStatus();
 }
 
@@ -181,11 +252,6 @@ absl::Status CheckRegimeCanChange(const JobSpec& spec) {
         "strategy",
         "HYBRID: its regime cannot change yet, that is kept for later");
   }
-  if (Compresses(spec)) {
-    return Refuse("compression",
-                  "the regime of a job that compresses cannot change yet, it "
-                  "is kept for later");
-  }
   if (LeavesBehind(spec.consistency().mode()) || IsLocal(spec)) {
     return Refuse(
         "consistency.mode",
@@ -236,13 +302,13 @@ double DefaultFactor(const Regime& current, Mode next, uint32_t workers) {
 absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
                                   const Regime& current,
                                   const RegimeChange& change) {
-  SYNCLINE_RETURN_IF_ERROR(CheckFixed(current, change));
   Regime next = current;
   next.clear_first_clock();
   SYNCLINE_RETURN_IF_ERROR(ChangeStrategy(spec, current, change, &next));
   SYNCLINE_RETURN_IF_ERROR(ChangeWireType(spec, current, change, &next));
   SYNCLINE_ASSIGN_OR_RETURN(*next.mutable_consistency(),
                             ChangedConsistency(current, change));
+  SYNCLINE_RETURN_IF_ERROR(ChangeCompression(spec, current, change, &next));
   if (LeasesData(spec)) {
     SYNCLINE_RETURN_IF_ERROR(CheckLeasesUnder(
         next.consistency(), std::max(workers, spec.resources().max_workers())));
@@ -274,7 +340,8 @@ bool TrainTheSame(const Regime& a, const Regime& b) {
          a.consistency().staleness_bound() ==
              b.consistency().staleness_bound() &&
          FactorOf(a) == FactorOf(b) &&
-         Known(a.wire_type()) == Known(b.wire_type());
+         Known(a.wire_type()) == Known(b.wire_type()) &&
+         CompressionOf(a) == CompressionOf(b);
 }
 
 Regime FirstRegimeOf(const JobSpec& spec) {
@@ -289,6 +356,7 @@ Regime FirstRegimeOf(const JobSpec& spec) {
   }
   first.set_strategy(spec.strategy());
   first.set_wire_type(spec.wire_type());
+  SetCompression(spec.compression(), &first);
   first.set_group_size(KnownGroupSize(spec));
   return first;
 }
@@ -339,10 +407,13 @@ absl::StatusOr<Regime> ChangedRegime(const JobSpec& spec, uint32_t workers,
       !can.ok()) {
     const bool keeps_type =
         Known(next.wire_type()) == Known(current.wire_type());
+    const bool keeps_compression =
+        CompressionOf(next) == CompressionOf(current);
     return Refuse(
-        !keeps_mode  ? "mode"
-        : keeps_type ? "learning_rate_factor"
-                     : "wire_type",
+        !keeps_mode          ? "mode"
+        : !keeps_type        ? "wire_type"
+        : !keeps_compression ? "compression"
+                             : "learning_rate_factor",
         absl::StrCat("cannot change while this job runs: ", can.message()));
   }
   return next;
@@ -424,6 +495,10 @@ void CheckThen(const std::string& path, const JobSpec& spec,
   }
   const uint32_t workers = std::max(1u, spec.resources().workers());
   absl::Status refused;
+  std::vector<CompressionSpec::Kind> kinds = {spec.compression().kind()};
+  if (kinds[0] != CompressionSpec::DGC) {
+    kinds.insert(kinds.end(), {CompressionSpec::NONE, CompressionSpec::INT8});
+  }
   // A factor of 1 is a change where another one came before.
   for (const double factor : {1.0, 2.0}) {
     for (const Mode mode :
@@ -442,9 +517,14 @@ void CheckThen(const std::string& path, const JobSpec& spec,
           current.set_strategy(strategy);
           current.set_wire_type(type);
           current.set_learning_rate_factor(factor);
-          const auto next = ChangedRegime(spec, workers, current, change);
-          if (next.ok()) return;
-          if (refused.ok()) refused = next.status();
+          for (const CompressionSpec::Kind kind : kinds) {
+            CompressionSpec compression;
+            compression.set_kind(kind);
+            SetCompression(compression, &current);
+            const auto next = ChangedRegime(spec, workers, current, change);
+            if (next.ok()) return;
+            if (refused.ok()) refused = next.status();
+          }
         }
       }
     }
@@ -505,6 +585,10 @@ std::string RegimeText(const Regime& regime) {
   }
   if (Known(regime.wire_type()) != WIRE_FLOAT32) {
     absl::StrAppend(&text, ", ", WireType_Name(regime.wire_type()));
+  }
+  if (CompressionOf(regime) != CompressionSpec::NONE) {
+    absl::StrAppend(&text, ", compressed by ",
+                    CompressionSpec::Kind_Name(CompressionOf(regime)));
   }
   if (LeavesBehind(ModeOf(regime))) {
     absl::StrAppend(&text, ", needed ", regime.consistency().needed());

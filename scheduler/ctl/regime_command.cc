@@ -70,11 +70,19 @@ absl::StatusOr<RegimeChange> ParseRegimeChange(const RegimeOptions& options) {
     }
     change.set_wire_type(type);
   }
+  if (!options.compression.empty()) {
+    CompressionSpec::Kind kind;
+    if (!CompressionSpec::Kind_Parse(Name(options.compression), &kind) ||
+        kind == CompressionSpec::KIND_UNSPECIFIED) {
+      return NoSuch("--compression", options.compression,
+                    "none, int8, top-k or terngrad");
+    }
+    change.set_compression(kind);
+  }
   if (change.ByteSizeLong() == 0) {
     return absl::InvalidArgumentError(
-        "nothing is to change; give --mode, --bound, --strategy, --wire-type "
-        "or "
-        "--learning-rate-factor");
+        "nothing is to change; give --mode, --bound, --strategy, --wire-type, "
+        "--compression or --learning-rate-factor");
   }
   return change;
 }

@@ -21,6 +21,7 @@ struct RegimeOptions {
   std::string strategy;
   std::optional<uint32_t> sharding_stage;
   std::string wire_type;
+  std::string compression;
   std::string reason;
   double timeout_seconds = 300;
 };

@@ -639,6 +639,11 @@ class CommandLine {
                      "The type in which gradients and values travel to and "
                      "from the ps; none that is wider than the job began with")
         ->type_name("{float32,bfloat16,float16}");
+    regime
+        ->add_option("--compression", regime_.compression,
+                     "How workers compress gradients for the ps; what was kept "
+                     "back goes with the next step")
+        ->type_name("{none,int8,top-k,terngrad}");
     regime->add_option("--reason", regime_.reason, "Recorded with the job");
     regime
         ->add_option("--timeout", regime_.timeout_seconds,

@@ -101,6 +101,13 @@ absl::Status ConsistencyController::CheckRegimeCut(
         " with another wire type: that changes while the job trains through "
         "the ps, and its strategy stays"));
   }
+  if (regime->compression != last.compression &&
+      (regime->strategy != last.strategy || !last.has_ps())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options_.label, ": a regime from clock ", regime->first_clock,
+        " with another compression: that changes while the job trains through "
+        "the ps, and its strategy stays"));
+  }
   if (regime->strategy != last.strategy &&
       (!regime->sync() || !last.sync() || options_.slot_count > 0 ||
        options_.evaluator.has_value() || lost_ != nullptr)) {

@@ -6,6 +6,7 @@
 // Method: the real executables.
 
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,6 +76,44 @@ class RunningRegimeTest : public ::testing::Test {
     const auto bytes = ReadFile(*file, kModelBytesMax);
     EXPECT_OK(bytes);
     return bytes.value_or("");
+  }
+  // Of a job with the rule `then`, and one that goes on from a checkpoint of
+  // the clock of that change with the edit.
+  void ExpectBitsOfOneThatGoesOn(const std::string& then,
+                                 const std::function<void(JobSpec*)>& edit) {
+    JobSpec job = Job("changes", 2, 300);
+    job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+    JobSpec changes = job;
+    changes.MergeFrom(JobFromText(
+        absl::StrCat("regimes { when { clock: 100 } then { ", then, " } }")));
+    ASSERT_OK_AND_ASSIGN(const JobStatus changed,
+                         cluster_.WaitForEnd(Submit(changes), kPatience));
+    ASSERT_EQ(changed.regimes_size(), 2) << changed.ShortDebugString();
+    const int64_t clock = changed.regimes(1).regime().first_clock();
+
+    job.set_name("saves");
+    job.mutable_checkpoint()->set_every_clocks(clock);
+    job.mutable_checkpoint()->set_directory(cluster_.dir().File("checkpoints"));
+    ASSERT_OK(MakeDirs(job.checkpoint().directory()));
+    ASSERT_OK_AND_ASSIGN(const JobStatus saved,
+                         cluster_.WaitForEnd(Submit(job), kPatience));
+    ASSERT_EQ(saved.checkpoints(0).clock(), clock);
+    EXPECT_FALSE(ModelBytes(changed) == ModelBytes(saved));
+
+    job.set_name("goes-on");
+    job.clear_checkpoint();
+    edit(&job);
+    const std::string file =
+        WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10));
+    ASSERT_OK_AND_ASSIGN(
+        const auto submitted,
+        cluster_.Synctl({"submit", file, "--from",
+                         absl::StrCat(saved.job_id(), "@", clock)}));
+    ASSERT_EQ(submitted.exit.code, 0) << submitted.err;
+    ASSERT_OK_AND_ASSIGN(
+        const JobStatus other,
+        cluster_.WaitForEnd(SubmittedIn(submitted.out), kPatience));
+    EXPECT_TRUE(ModelBytes(changed) == ModelBytes(other));
   }
 
   TestCluster cluster_;
@@ -178,42 +217,40 @@ TEST_F(RunningRegimeTest, TheWireTypeChangesThereAndBack) {
 // A job that changes has the bits of one that goes on from a checkpoint of that
 // clock with the other type.
 TEST_F(RunningRegimeTest, AChangedWireTypeHasItsBits) {
-  JobSpec job = Job("changes", 2, 300);
-  job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
-  JobSpec changes = job;
-  changes.MergeFrom(JobFromText(R"pb(
-    regimes {
-      when { clock: 100 }
-      then { wire_type: WIRE_BFLOAT16 }
-    }
-  )pb"));
-  ASSERT_OK_AND_ASSIGN(const JobStatus changed,
-                       cluster_.WaitForEnd(Submit(changes), kPatience));
-  ASSERT_EQ(changed.regimes_size(), 2) << changed.ShortDebugString();
-  const int64_t clock = changed.regimes(1).regime().first_clock();
+  ExpectBitsOfOneThatGoesOn("wire_type: WIRE_BFLOAT16", [](JobSpec* job) {
+    job->set_wire_type(WIRE_BFLOAT16);
+  });
+}
 
-  job.set_name("saves");
-  job.mutable_checkpoint()->set_every_clocks(clock);
-  job.mutable_checkpoint()->set_directory(cluster_.dir().File("checkpoints"));
-  ASSERT_OK(MakeDirs(job.checkpoint().directory()));
-  ASSERT_OK_AND_ASSIGN(const JobStatus saved,
-                       cluster_.WaitForEnd(Submit(job), kPatience));
-  ASSERT_EQ(saved.checkpoints(0).clock(), clock);
-  EXPECT_FALSE(ModelBytes(changed) == ModelBytes(saved));
+// Workers that begin to compress have kept nothing back yet, as those of a job
+// that goes on from a checkpoint.
+TEST_F(RunningRegimeTest, AChangedCompressionHasItsBits) {
+  ExpectBitsOfOneThatGoesOn("compression: TOP_K", [](JobSpec* job) {
+    job->mutable_compression()->set_kind(CompressionSpec::TOP_K);
+  });
+}
 
-  job.set_name("goes-on");
-  job.clear_checkpoint();
-  job.set_wire_type(WIRE_BFLOAT16);
-  const std::string file = WriteJob(cluster_.dir(), job, MlpModel(784, 32, 10));
-  ASSERT_OK_AND_ASSIGN(
-      const auto submitted,
-      cluster_.Synctl({"submit", file, "--from",
-                       absl::StrCat(saved.job_id(), "@", clock)}));
-  ASSERT_EQ(submitted.exit.code, 0) << submitted.err;
-  ASSERT_OK_AND_ASSIGN(
-      const JobStatus other,
-      cluster_.WaitForEnd(SubmittedIn(submitted.out), kPatience));
-  EXPECT_TRUE(ModelBytes(changed) == ModelBytes(other));
+TEST_F(RunningRegimeTest, TheCompressionChangesThereAndBack) {
+  JobSpec job = Job("asked", 2, 2'000);
+  job.set_non_finite(SKIP_STEP);
+  const std::string id = Submit(job);
+  ASSERT_OK(cluster_.WaitForClock(id, 50, kPatience));
+  EXPECT_THAT(Regime(id, {"--compression", "zip"}, 2),
+              HasSubstr("--compression: 'zip' is none"));
+  EXPECT_THAT(Regime(id, {"--compression", "dgc"}, 1),
+              HasSubstr("compression: DGC has the momentum at the workers"));
+  EXPECT_THAT(Regime(id, {"--compression", "top-k"}),
+              HasSubstr("SYNC, compressed by TOP_K"));
+  EXPECT_THAT(Regime(id, {"--compression", "int8", "--mode", "async"}),
+              HasSubstr("ASYNC, compressed by INT8"));
+  EXPECT_THAT(Regime(id, {"--compression", "terngrad", "--mode", "sync"}),
+              HasSubstr("SYNC, compressed by TERNGRAD"));
+  EXPECT_THAT(Regime(id, {"--compression", "none"}), HasSubstr("SYNC"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus done,
+                       cluster_.WaitForEnd(id, kPatience));
+  EXPECT_EQ(done.state(), SUCCEEDED) << done.ShortDebugString();
+  EXPECT_EQ(done.regimes_size(), 5);
+  EXPECT_EQ(done.progress().clock(), 2'000);
 }
 
 TEST_F(RunningRegimeTest, WhatCannotBeHasOneClearMessage) {

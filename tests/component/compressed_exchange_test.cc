@@ -26,22 +26,30 @@ constexpr uint32_t kWorkers = 2;
 constexpr int64_t kClocks = 12;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-struct Run {
+struct Case {
   Kind kind = Kind::kNone;
   uint32_t ps = 1;
   bool shared = false;
   // Of worker 1, whose first gradient is not finite then; the clocks behind it
   // get the gradients of one clock before.
   std::optional<int64_t> skipped = {};
+  // From this clock on the job trains by `then`.
+  std::optional<int64_t> changes = {};
+  Kind then = Kind::kNone;
 };
 
-Values Train(const Run& run) {
+Values Train(const Case& run) {
   PsFixture::Options cluster;
   cluster.ps_count = run.ps;
   cluster.workers = kWorkers;
   cluster.tensor_sizes = {20'000, 7, 300'000, 50};
   cluster.momenta = {std::nullopt, std::nullopt, std::nullopt, 0.9f};
   cluster.regimes = {{.compression = {.kind = run.kind, .fraction = 0.1}}};
+  if (run.changes.has_value()) {
+    cluster.regimes.push_back(
+        {.first_clock = *run.changes,
+         .compression = {.kind = run.then, .fraction = 0.1}});
+  }
   cluster.spec = [](JobSpec* spec) { spec->set_non_finite(SKIP_STEP); };
   PsFixture fixture(cluster);
   std::vector<std::unique_ptr<SharingClient>> clients;
@@ -102,6 +110,35 @@ TEST(CompressedExchangeTest, Int8LosesNothingForGood) {
   }
   EXPECT_NE(whole[2], int8[2]);
   EXPECT_EQ(whole[3], int8[3]);  // a running mean
+}
+
+// The first step of a kind that keeps nothing sends what was kept before.
+TEST(CompressedExchangeTest, AJobThatStopsCompressingHasLostNothing) {
+  const Values whole = Train({});
+  for (const Kind kind : {Kind::kInt8, Kind::kTopK}) {
+    const Values values =
+        Train({.kind = kind, .changes = 8, .then = Kind::kNone});
+    for (size_t t = 0; t < whole.size(); ++t) {
+      for (size_t i = 0; i < whole[t].size(); ++i) {
+        ASSERT_NEAR(whole[t][i], values[t][i], 1e-5) << t << " " << i;
+      }
+    }
+    EXPECT_EQ(whole[3], values[3]);
+    for (const Case& same : {Case{.kind = kind, .ps = 3, .changes = 8},
+                             Case{.kind = kind, .shared = true, .changes = 8},
+                             Case{.kind = kind, .skipped = 8, .changes = 8}}) {
+      EXPECT_TRUE(values == Train(same));
+    }
+  }
+}
+
+TEST(CompressedExchangeTest, TheKindChangesWithItsClock) {
+  const Case change = {.kind = Kind::kTopK, .changes = 6, .then = Kind::kInt8};
+  const Values values = Train(change);
+  EXPECT_NE(values, Train({.kind = Kind::kTopK}));
+  Case over_shared_memory = change;
+  over_shared_memory.shared = true;
+  EXPECT_TRUE(values == Train(over_shared_memory));
 }
 
 TEST(CompressedExchangeTest, ASkippedClockLeavesNoTrace) {

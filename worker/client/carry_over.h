@@ -23,9 +23,9 @@ struct CarryOver {
   // first of this rank, and an earlier one has told of those that a shard has
   // counted before its first answer.
   std::optional<uint64_t> non_finite = 0;
-  // With the residuals; null: the job does not compress, or there was no
-  // client.
-  std::unique_ptr<GradientCompressor> compressor;
+  // With the residuals; null: the job has compressed nothing yet. Messages hold
+  // on to it.
+  std::shared_ptr<GradientCompressor> compressor;
 };
 
 }  // namespace syncline::worker

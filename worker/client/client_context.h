@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_CLIENT_CLIENT_CONTEXT_H_
 
 #include <cstddef>
+#include <memory>
 
 #include "common/wire/block_map.h"
 #include "worker/client/answer_log.h"
@@ -21,7 +22,8 @@ struct ClientContext {
   const DenseTensors* tensors = nullptr;
   const HeaderEncoder* headers = nullptr;
   const PushedStep* step = nullptr;
-  const GradientCompressor* compressor = nullptr;  // null: none compresses
+  // Null: the job has compressed nothing yet.
+  std::shared_ptr<const GradientCompressor> compressor = nullptr;
   AnswerLog* answers = nullptr;
   FanoutCall* calls = nullptr;
   ClientTelemetry telemetry = {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -45,7 +46,8 @@ void DenseSteps::StartEmptyPull(uint32_t shard, int64_t clock,
 
 void DenseSteps::BeginStep() {
   const PushedStep& step = *context_.step;
-  compressed_ = context_.compressor != nullptr;
+  compressed_ = context_.compressor != nullptr &&
+                context_.headers->Compression(step.clock()).any();
   pushed_type_ = compressed_ ? ElementType::kFloat32
                              : context_.headers->PushedType(step.clock());
   pulled_type_ = context_.headers->PulledType(step.next_clock(), 0);
@@ -121,10 +123,27 @@ std::vector<grpc::Slice> DenseSteps::Gradients(const Chunk& chunk,
         KindOf(context_.headers->Compression(context_.step->clock())));
     return CompressedSlices(chunk, *context_.compressor, push);
   }
+  return WholeGradients(chunk);
+}
+
+std::vector<grpc::Slice> DenseSteps::WholeGradients(const Chunk& chunk) const {
+  const DenseTensors& tensors = *context_.tensors;
   Chunk as_pushed = chunk;
   as_pushed.bytes = BytesAs(pushed_type_, chunk);
-  return GradientSlices(*context_.map, as_pushed, pushed_type_,
-                        context_.tensors->gradients, context_.tensors->owner);
+  if (context_.compressor == nullptr || !context_.compressor->sends_all()) {
+    return GradientSlices(*context_.map, as_pushed, pushed_type_,
+                          tensors.gradients, tensors.owner);
+  }
+  std::vector<absl::Span<const float>> sent(tensors.gradients.begin(),
+                                            tensors.gradients.end());
+  for (uint32_t tensor = 0; tensor < sent.size(); ++tensor) {
+    const absl::Span<const float> whole = context_.compressor->whole(tensor);
+    if (!whole.empty()) sent[tensor] = whole;
+  }
+  const auto owner = std::make_shared<
+      std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>>(
+      tensors.owner, context_.compressor);
+  return GradientSlices(*context_.map, as_pushed, pushed_type_, sent, owner);
 }
 
 void DenseSteps::CountValues(ElementType type, size_t bytes) const {

@@ -58,6 +58,8 @@ class DenseSteps {
   size_t ChunkBytes(uint32_t shard) const;
   // The payload of a push of the open step, of which it tells `push`.
   std::vector<grpc::Slice> Gradients(const Chunk& chunk, PushHeader* push);
+  // The uncompressed gradients of the open step, and who keeps them in memory.
+  std::vector<grpc::Slice> WholeGradients(const Chunk& chunk) const;
   void CountValues(ElementType type, size_t bytes) const;
   // Of a chunk of the open step, whose values travel as `type`.
   size_t BytesAs(ElementType type, const Chunk& chunk) const;

@@ -115,19 +115,10 @@ CutCalls::Options PsClient::CutOptions() const {
 }
 
 ClientContext PsClient::MakeContext() {
-  if (options_.compressor.compression.any() && compressor() == nullptr) {
-    GradientCompressor::Options options = options_.compressor;
-    if (options.running_means.empty()) {
-      options.running_means = tensors_.running_means;
-    }
-    carry_over_->compressor =
-        std::make_unique<GradientCompressor>(std::move(options), map_);
-  }
   return {.map = &map_,
           .tensors = &tensors_,
           .headers = &headers_,
           .step = &step_,
-          .compressor = compressor(),
           .answers = &answers_,
           .calls = &calls_,
           .telemetry = options_.telemetry,
@@ -269,9 +260,29 @@ void PsClient::BeginStep(const Step& step) {
   UndoSkippedStep();
   step_.Begin(step);
   regime_ = regimes_.At(step.clock);
+  FollowCompression();
   answers_.BeginStep();
   held_.clear();
   dense_.BeginStep();
+}
+
+void PsClient::FollowCompression() {
+  const bool may_be_undone =
+      options_.compressor.may_be_undone ||
+      (options_.on_non_finite == OnNonFinite::kSkipStep && regimes_.AnySync());
+  if (compressor() != nullptr) {
+    compressor()->Follow(regime_.compression, may_be_undone);
+  } else if (Compresses()) {
+    GradientCompressor::Options options = options_.compressor;
+    options.compression = regime_.compression;
+    options.may_be_undone = may_be_undone;
+    if (options.running_means.empty()) {
+      options.running_means = tensors_.running_means;
+    }
+    carry_over_->compressor =
+        std::make_shared<GradientCompressor>(std::move(options), map_);
+  }
+  context_.compressor = carry_over_->compressor;
 }
 
 void PsClient::PullEarly(absl::Span<RowBatch* const> next_rows,

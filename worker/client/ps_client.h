@@ -106,8 +106,8 @@ class PsClient : public ParameterExchange {
                        const absl::Status& error)>
         on_unreachable = nullptr;
     ClientTelemetry telemetry = {};
-    // Of a job that compresses its gradients, and of a rank that makes steps.
-    // `running_means`: if empty, those of the tensors. Residuals are in
+    // Of a rank that makes steps, if its regime compresses; the regime has the
+    // kind. `running_means`: if empty, those of the tensors. Residuals are in
     // `carry_over`.
     GradientCompressor::Options compressor = {};
     // The norm of the rank's mean gradient is cut to this before it is
@@ -192,7 +192,7 @@ class PsClient : public ParameterExchange {
     return options_.on_non_finite == OnNonFinite::kSkipStep && !regime_.sync();
   }
   bool ClipsBefore() const {
-    return compressor() != nullptr && options_.clip_before_compression > 0;
+    return Compresses() && options_.clip_before_compression > 0;
   }
   // The gradient is not sent before all of it is known.
   bool HoldsGradient() const {
@@ -201,10 +201,19 @@ class PsClient : public ParameterExchange {
   GradientCompressor* compressor() const {
     return carry_over_->compressor.get();
   }
+  // The dense gradients of the open step are compressed. In HYBRID the ps have
+  // none.
+  bool Compresses() const {
+    return regime_.compression.any() &&
+           regime_.strategy == TrainingRegime::Strategy::kParameterServer;
+  }
   // How the open step's dense gradients travel; in float32 where not finite.
   ElementType DenseType() const {
-    return compressor() != nullptr ? ElementType::kFloat32 : regime_.wire_type;
+    return Compresses() ? ElementType::kFloat32 : regime_.wire_type;
   }
+  // Makes the compressor, where there is none, and lets it follow the regime of
+  // the step that begins.
+  void FollowCompression();
   // Compresses the gradient of `tensor`, where the job does, and sends it.
   void SendTensor(uint32_t tensor);
   // Scales the open step's gradient down as clip_before_compression says.
@@ -233,7 +242,7 @@ class PsClient : public ParameterExchange {
   RegimeSchedule regimes_;
   TrainingRegime regime_;  // of the open step
   AnswerLog answers_;
-  const ClientContext context_;
+  ClientContext context_;
   CutCalls cuts_;
   DenseSteps dense_;
   RowSteps rows_;

@@ -92,20 +92,35 @@ GradientCompressor::GradientCompressor(Options options,
   for (size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
     tensor.is_running_mean = IsRunningMean(options_, i);
-    if (tensor.is_running_mean || !options_.compression.has_residuals()) {
-      continue;
-    }
-    const Block& last = blocks_[tensor.blocks.back()];
-    const auto count = static_cast<size_t>(last.offset + last.count);
-    const auto make = [&](bool is_used) {
-      return AlignedFloats(is_used ? count : 0);
-    };
-    tensor.residual = make(true);
-    tensor.momentum = make(KeepsMomentum(options_));
-    tensor.old_residual = make(options_.may_be_undone);
-    tensor.old_momentum =
-        make(options_.may_be_undone && KeepsMomentum(options_));
+    TakeMemory(&tensor);
   }
+}
+
+void GradientCompressor::TakeMemory(Tensor* tensor) {
+  if (tensor->is_running_mean || tensor->blocks.empty()) return;
+  const Block& last = blocks_[tensor->blocks.back()];
+  const auto count = static_cast<size_t>(last.offset + last.count);
+  const auto take = [&](bool is_used, AlignedFloats* floats) {
+    if (is_used && floats->size() == 0) *floats = AlignedFloats(count);
+  };
+  take(options_.compression.has_residuals(), &tensor->residual);
+  take(KeepsMomentum(options_), &tensor->momentum);
+  if (!options_.may_be_undone) return;
+  take(tensor->residual.size() > 0, &tensor->old_residual);
+  take(tensor->momentum.size() > 0, &tensor->old_momentum);
+}
+
+void GradientCompressor::Follow(const GradientCompression& compression,
+                                bool may_be_undone) {
+  if (compression == options_.compression &&
+      may_be_undone == options_.may_be_undone) {
+    return;
+  }
+  options_.compression = compression;
+  options_.may_be_undone = may_be_undone;
+  for (Tensor& tensor : tensors_) TakeMemory(&tensor);
+  if (compression.any()) return;
+  for (std::string& block : encoded_) std::string().swap(block);
 }
 
 uint64_t GradientCompressor::StateBytes(const Options& options,
@@ -166,6 +181,8 @@ uint64_t GradientCompressor::EncodedBytes(const Options& options,
 
 void GradientCompressor::BeginStep(int64_t clock, uint64_t samples) {
   if (clock == clock_) return;
+  if (std::exchange(sends_all_, false)) EmptyResiduals();
+  sends_all_ = keeps_some_ && !options_.compression.has_residuals();
   samples_ = samples;
   can_undo_ = options_.may_be_undone;
   clock_ = clock;
@@ -174,11 +191,33 @@ void GradientCompressor::BeginStep(int64_t clock, uint64_t samples) {
 
 void GradientCompressor::Undo() {
   if (!std::exchange(can_undo_, false)) return;
+  sends_all_ = false;
   for (Tensor& tensor : tensors_) {
     if (tensor.clock != clock_) continue;
     tensor.samples = tensor.old_samples;
     std::swap(tensor.residual, tensor.old_residual);
     std::swap(tensor.momentum, tensor.old_momentum);
+  }
+}
+
+void GradientCompressor::EmptyResiduals() {
+  for (Tensor& tensor : tensors_) {
+    const absl::Span<float> residual = tensor.residual.span();
+    absl::c_fill(residual, 0.0f);
+  }
+  keeps_some_ = false;
+}
+
+void GradientCompressor::AddWhole(Tensor* tensor,
+                                  absl::Span<const float> gradient) {
+  float* const residual = tensor->residual.data();
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    residual[i] = gradient[i] * scale_ + residual[i] * ratio_;
+  }
+  if (!options_.compression.any()) return;
+  for (const uint32_t id : tensor->blocks) {
+    EncodeWhole(residual + blocks_[id].offset,
+                static_cast<size_t>(blocks_[id].count), &encoded_[id]);
   }
 }
 
@@ -202,6 +241,7 @@ bool GradientCompressor::AddUp(Tensor* tensor, size_t offset, size_t count,
 void GradientCompressor::Compress(uint32_t index,
                                   absl::Span<const float> gradient,
                                   uint64_t samples) {
+  if (!options_.compression.any() && !sends_all_) return;
   Tensor& tensor = tensors_[index];
   if (std::exchange(tensor.clock, clock_) == clock_) return;
   tensor.old_samples = std::exchange(tensor.samples, samples);
@@ -223,6 +263,7 @@ void GradientCompressor::Compress(uint32_t index,
     }
   }
   if (tensor.is_running_mean) {
+    if (!options_.compression.any()) return;
     for (const uint32_t id : tensor.blocks) {
       const Block& block = blocks_[id];
       EncodeWhole(gradient.data() + block.offset,
@@ -230,6 +271,8 @@ void GradientCompressor::Compress(uint32_t index,
     }
     return;
   }
+  if (sends_all_) return AddWhole(&tensor, gradient);
+  if (options_.compression.has_residuals()) keeps_some_ = true;
   if (options_.compression.sparse()) return CompressLargest(&tensor, gradient);
   const uint64_t seed = SeedFor(SeedFor(SeedFor(options_.seed, options_.rank),
                                         static_cast<uint64_t>(clock_)),
@@ -295,6 +338,10 @@ void GradientCompressor::CompressLargest(Tensor* tensor,
     float* const momentum = tensor->momentum.data() + offset;
     for (const uint32_t i : chosen_) momentum[i] = 0;
   });
+}
+
+absl::Span<const float> GradientCompressor::whole(uint32_t index) const {
+  return tensors_[index].residual.span();
 }
 
 absl::Span<const float> GradientCompressor::residual(uint32_t tensor) const {

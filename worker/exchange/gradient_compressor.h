@@ -36,6 +36,10 @@ namespace syncline::worker {
 // The
 // residuals of such a block stay as they are.
 //
+// A job may change its kind between steps (Follow). Residuals stay; where the
+// new kind keeps none, the next step sends g + r whole, so nothing is lost for
+// good.
+//
 // A step of which no gradient is applied must not change them either. In a job
 // that may skip steps after they were sent (`may_be_undone`), they are kept as
 // they were until the next step says what has become of this one. A step that
@@ -73,6 +77,12 @@ class GradientCompressor {
   static uint64_t EncodedBytes(const Options& options, const BlockMap& map,
                                uint32_t shard);
 
+  // Steps behind the one that was begun last are compressed so, kNone: not at
+  // all. What is kept of their gradients stays, and memory is taken for what
+  // the new kind keeps. Without effect if nothing differs. REQUIRES: kDgc is
+  // neither begun nor ended.
+  void Follow(const GradientCompression& compression, bool may_be_undone);
+
   // Before the first tensor of a step with `samples` > 0. Without effect if
   // that step is open already: it is sent again, to other shards.
   void BeginStep(int64_t clock, uint64_t samples);
@@ -90,6 +100,13 @@ class GradientCompressor {
   // is again what it was before. A repeat has no effect, nor has it where steps
   // cannot be undone.
   void Undo();
+  // The open step is the first one of a kind that keeps no residuals: it sends
+  // those that are there.
+  bool sends_all() const { return sends_all_; }
+  // g + r of a tensor that was compressed in a step of kNone that sends all:
+  // what it sends, up to the next step. A block that is not finite too, with
+  // which its residual goes. Empty: a running mean.
+  absl::Span<const float> whole(uint32_t tensor) const;
   // The encoded block, by id, until its tensor is compressed again.
   absl::string_view block(uint32_t id) const { return encoded_[id]; }
   // The clock of the step that was begun last; -1: none.
@@ -114,6 +131,12 @@ class GradientCompressor {
     AlignedFloats old_momentum;
   };
 
+  // Takes the memory that the options say, where it is not there.
+  void TakeMemory(Tensor* tensor);
+  // The step that sent all residuals is not undone any more.
+  void EmptyResiduals();
+  // Adds the gradient to the residual, all of which this step sends.
+  void AddWhole(Tensor* tensor, absl::Span<const float> gradient);
   // Adds `count` elements of a gradient, from `offset` of the tensor on, to
   // what is kept of them. False, which leaves that as it is: the block stays
   // whole.
@@ -129,7 +152,7 @@ class GradientCompressor {
            options.running_means[tensor];
   }
 
-  const Options options_;
+  Options options_;
   std::vector<Block> blocks_;
   std::vector<Tensor> tensors_;
   std::vector<std::string> encoded_;  // by block
@@ -139,6 +162,8 @@ class GradientCompressor {
   int64_t clock_ = -1;
   uint64_t samples_ = 0;  // of that step
   bool can_undo_ = false;
+  bool keeps_some_ = false;  // some residual may not be zero
+  bool sends_all_ = false;   // the step begun last sends all residuals
   // Of this gradient's samples to those of what is kept of its tensor.
   float ratio_ = 1;
   float scale_ = 1;

@@ -1,19 +1,46 @@
 #include "worker/job/compression_options.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "common/job/compression_rules.h"
+#include "common/regime/gradient_compression.h"
 #include "common/update/update_spec.h"
 #include "worker/job/prepared_job.h"
 
 namespace syncline::worker {
+
+namespace {
+
+// Those that the job has come to, and, with their defaults, those that its rules
+// lead to and that it tries.
+std::vector<GradientCompression> LaterKinds(const JobSpec& spec,
+                                            const RegimeSchedule& regimes) {
+  std::vector<GradientCompression> kinds;
+  for (const TrainingRegime& regime : regimes.regimes().subspan(1)) {
+    kinds.push_back(regime.compression);
+  }
+  const auto add = [&kinds](const RegimeChange& change) {
+    if (change.compression() == CompressionSpec::KIND_UNSPECIFIED) return;
+    kinds.push_back(
+        {.kind = static_cast<GradientCompression::Kind>(change.compression())});
+  };
+  for (const RegimeRule& rule : spec.regimes()) add(rule.then());
+  for (const RegimeChange& candidate : spec.auto_regime().candidates()) {
+    add(candidate);
+  }
+  return kinds;
+}
+
+}  // namespace
 
 GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
                                                 const RegimeSchedule& regimes,
                                                 const TrainingGraph& training,
                                                 uint32_t rank) {
   GradientCompressor::Options options;
-  // One for all clocks: a job that compresses keeps its regime.
   options.compression = regimes.regimes()[0].compression;
   options.seed = spec.training().seed();
   options.rank = rank;
@@ -34,9 +61,21 @@ GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
 
 uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
                           const TrainingGraph& training) {
-  return GradientCompressor::StateBytes(
-      CompressorOptionsOf(spec, regimes, training, /*rank=*/0),
-      TensorSizesOf(training));
+  GradientCompressor::Options options =
+      CompressorOptionsOf(spec, regimes, training, /*rank=*/0);
+  const GradientCompression first = options.compression;
+  const std::vector<GradientCompression> later = LaterKinds(spec, regimes);
+  // What was kept is sent whole by the first step of a kind that keeps nothing.
+  options.sends_non_finite |= absl::c_any_of(later, [](const auto& kind) {
+    return kind.any() && !kind.has_residuals();
+  });
+  const std::vector<TensorSize> sizes = TensorSizesOf(training);
+  uint64_t bytes = GradientCompressor::StateBytes(options, sizes);
+  for (const GradientCompression& kind : later) {
+    options.compression = kind.kind == first.kind ? first : kind;
+    bytes = std::max(bytes, GradientCompressor::StateBytes(options, sizes));
+  }
+  return bytes;
 }
 
 double ClipBeforeCompression(const JobSpec& spec, int workers) {

@@ -10,15 +10,17 @@
 
 namespace syncline::worker {
 
-// How a rank of the job compresses its gradients; kNone where it does not.
+// How a rank of the job compresses its gradients as it begins; kNone where it
+// does not.
 // REQUIRES: `spec` has its defaults; `regimes` and `training` are the job's.
 GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
                                                 const RegimeSchedule& regimes,
                                                 const TrainingGraph& training,
                                                 uint32_t rank);
 
-// Bytes of the host that compression takes of a rank of the job, at most; 0
-// where the job does not compress. REQUIRES: as above.
+// Bytes of the host that compression takes of a rank of the job, at most, as it
+// begins and where its rules lead; 0 where the job does not compress. REQUIRES:
+// as above.
 uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
                           const TrainingGraph& training);
 

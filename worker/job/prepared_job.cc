@@ -594,19 +594,21 @@ class Preparation {
 
   void SayHowItCompresses() const {
     const std::string note = CompressionNote(spec());
-    if (note.empty() || !job_.is_chief()) return;
-    LogInfo("the job compresses gradients")
-        .Job(job_.assignment.job_id())
-        .Field("note", note);
-    if (job_.assignment.start_clock() == 0 ||
-        !KeepsResiduals(job_.regimes.regimes()[0].compression)) {
+    if (!job_.is_chief()) return;
+    if (!note.empty()) {
+      LogInfo("the job compresses gradients")
+          .Job(job_.assignment.job_id())
+          .Field("note", note);
+    }
+    const int64_t start = job_.assignment.start_clock();
+    if (start == 0 || !KeepsResiduals(job_.regimes.At(start).compression)) {
       return;
     }
     LogWarning(
         "residuals of compression begin anew: the checkpoint has none, and the "
         "bits from here on are not those of a job that was not interrupted")
         .Job(job_.assignment.job_id())
-        .Field("clock", job_.assignment.start_clock());
+        .Field("clock", start);
   }
 
   void CreateLocalSteps() {

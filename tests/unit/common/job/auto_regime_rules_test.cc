@@ -75,8 +75,10 @@ TEST(AutoRegimeRulesTest, CandidatesAreThoseOfTheJob) {
                        "candidates { mode: ASYNC } }"),
               ElementsAre(HasSubstr(
                   "auto_regime.candidates[1]: repeats another one: ASYNC")));
+  EXPECT_THAT(Tries("auto_regime { candidates { compression: INT8 } }"),
+              ElementsAre("SYNC", "SYNC, compressed by INT8"));
   EXPECT_THAT(
-      Problems("auto_regime { candidates { compression: INT8 } }"),
+      Problems("auto_regime { candidates { compression: DGC } }"),
       ElementsAre(HasSubstr("auto_regime.candidates[0].compression: ")));
   std::string many;
   for (int i = 0; i < 9; ++i) {
@@ -100,9 +102,7 @@ TEST(AutoRegimeRulesTest, AJobWithNothingToChooseFromIsRefused) {
   EXPECT_THAT(Problems("strategy: ALL_REDUCE auto_regime {}"),
               ElementsAre(HasSubstr("auto_regime: there is nothing to choose "
                                     "from: strategy: ALL_REDUCE: without ps")));
-  EXPECT_THAT(Problems("compression { kind: INT8 } auto_regime {}"),
-              ElementsAre(AllOf(HasSubstr("auto_regime: there is nothing"),
-                                HasSubstr("compression: "))));
+  EXPECT_THAT(Problems("compression { kind: INT8 } auto_regime {}"), IsEmpty());
   EXPECT_THAT(Problems("consistency { mode: SYNC_WITH_BACKUPS needed: 2 } "
                        "auto_regime {}"),
               ElementsAre(AllOf(HasSubstr("auto_regime: there is nothing"),

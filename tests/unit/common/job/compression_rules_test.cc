@@ -95,9 +95,9 @@ TEST(CompressionRulesTest, RefusesByName) {
        "optimizer.clip_norm: ", "DGC clips before it compresses"},
       {"compression { kind: INT8 } optimizer { kind: SGD clip_value: 1 }",
        "optimizer.clip_value: ", "does not go with compression"},
-      {"compression { kind: INT8 } regimes { when { clock: 1 } then { mode: "
-       "ASYNC } }",
-       "regimes: ", "do not go with compression yet"},
+      {"compression { kind: DGC } regimes { when { clock: 1 } then { "
+       "compression: NONE } }",
+       "regimes[0].then.compression: ", "DGC has the momentum at the workers"},
   };
   for (const auto& c : kCases) {
     EXPECT_THAT(ProblemsOf(c.edit),
@@ -118,23 +118,6 @@ TEST(CompressionRulesTest, FillsDefaults) {
       of("compression { kind: INT8 block_elements: 64 }").block_elements(),
       64u);
   EXPECT_FALSE(WithDefaults(JobFromText(kSmallJob, "")).has_compression());
-}
-
-TEST(CompressionRulesTest, TheRegimeOfARunningJobStays) {
-  const JobSpec spec =
-      WithDefaults(JobFromText(kSmallJob, "compression { kind: INT8 }"));
-  RegimeChange change;
-  change.set_mode(ConsistencySpec::ASYNC);
-  EXPECT_THAT(
-      std::string(
-          ChangedRegime(spec, 2, RegimeOf(spec), change).status().message()),
-      HasSubstr("the regime of a job that compresses cannot change"));
-  const JobSpec plain = WithDefaults(JobFromText(kSmallJob, ""));
-  change.set_compression(CompressionSpec::INT8);
-  EXPECT_THAT(
-      std::string(
-          ChangedRegime(plain, 2, RegimeOf(plain), change).status().message()),
-      HasSubstr("compression: the compression of a running job"));
 }
 
 TEST(CompressionRulesTest, SaysWhatIsLostOnResume) {

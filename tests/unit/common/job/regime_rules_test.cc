@@ -117,6 +117,46 @@ TEST_F(RegimeRulesTest, TheWireTypeChangesThroughThePs) {
                         "PARAMETER_SERVER, and it trains by ALL_REDUCE"));
 }
 
+TEST_F(RegimeRulesTest, TheCompressionChangesThroughThePs) {
+  EXPECT_EQ(To("compression: INT8"), "SYNC, compressed by INT8");
+  EXPECT_EQ(current_.compression_spec().block_elements(), 256);
+  EXPECT_THAT(To("compression: INT8"), HasSubstr("trains so already"));
+  EXPECT_EQ(To("mode: ASYNC compression: TERNGRAD"),
+            "ASYNC, compressed by TERNGRAD, learning rate x 0.25");
+  EXPECT_EQ(To("mode: SYNC"), "SYNC, compressed by TERNGRAD");
+  EXPECT_THAT(To("strategy: ALL_REDUCE"),
+              HasSubstr("strategy: changes while nothing is compressed, and it "
+                        "is by TERNGRAD"));
+  EXPECT_EQ(To("compression: NONE"), "SYNC");
+  EXPECT_THAT(To("strategy: ALL_REDUCE compression: INT8"),
+              HasSubstr("compression: changes alone"));
+  EXPECT_THAT(To("compression: DGC"),
+              HasSubstr("compression: DGC has the momentum at the workers"));
+  EXPECT_THAT(To("compression: ONE_BIT_ADAM"),
+              HasSubstr("compression: ONE_BIT_ADAM is none that a running"));
+  spec_.mutable_compression()->set_kind(CompressionSpec::TOP_K);
+  spec_.mutable_compression()->set_fraction(0.25);
+  EXPECT_EQ(To("compression: TOP_K"), "SYNC, compressed by TOP_K");
+  EXPECT_EQ(current_.compression_spec().fraction(), 0.25);
+  EXPECT_EQ(To("compression: NONE"), "SYNC");
+  spec_.mutable_optimizer()->set_clip_norm(1);
+  EXPECT_THAT(To("compression: INT8"),
+              HasSubstr("compression: optimizer.clip_norm: does not go with "
+                        "compression INT8"));
+  spec_.Clear();
+  spec_.mutable_resources()->set_workers(2);
+  spec_.mutable_resources()->set_min_workers(1);
+  spec_.mutable_checkpoint()->set_directory("/c");
+  spec_.mutable_restart();
+  EXPECT_THAT(To("compression: INT8"),
+              HasSubstr("what a worker has kept back of its gradients"));
+  spec_.Clear();
+  current_.set_strategy(ALL_REDUCE);
+  EXPECT_THAT(To("compression: INT8"),
+              HasSubstr("compression: changes while the job trains by "
+                        "PARAMETER_SERVER, and it trains by ALL_REDUCE"));
+}
+
 TEST_F(RegimeRulesTest, WhatIsTiedToTheModeIsNamed) {
   spec_.mutable_optimizer()->set_kind(OptimizerSpec::LAMB);
   EXPECT_THAT(To("mode: ASYNC"),
@@ -159,7 +199,12 @@ TEST(RegimeRulesOfJobsTest, WhatCanComeTrueIsAccepted) {
       regimes { when { straggler: 1.5 }
                 then { mode: BOUNDED_STALENESS staleness_bound: 3 } }
       regimes { when { plateau { evaluations: 2 } }
-                then { staleness_bound: 1 } })"),
+                then { staleness_bound: 1 } }
+      regimes { when { loss_below: 0.1 } then { compression: TOP_K } })"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(ProblemsOf(R"(
+      training { epochs: 3 } compression { kind: INT8 }
+      regimes { when { epoch: 2 } then { compression: NONE } })"),
               ::testing::IsEmpty());
 }
 
@@ -171,7 +216,7 @@ TEST(RegimeRulesOfJobsTest, WhatCannotIsRefusedByField) {
       regimes { when { epoch: 1 } then { mode: LOCAL } }
       regimes { when { plateau { min_improvement: 1 } }
                 then { mode: BOUNDED_STALENESS } }
-      regimes { when { straggler: 1 } then { compression: INT8 } })"),
+      regimes { when { straggler: 1 } then { compression: DGC } })"),
       ::testing::ElementsAre(
           HasSubstr("regimes[0].when: is required"),
           HasSubstr("regimes[1].when.clock: 0 must be > 0"),

@@ -283,6 +283,14 @@ TEST_F(RegimeCutTest, WhatCannotBeIsRefused) {
                               .wire_type = ElementType::kFloat16}),
       HasSubstr("with another wire type: that changes while the job trains "
                 "through the ps, and its strategy stays"));
+  EXPECT_THAT(
+      announce({2, 2},
+               TrainingRegime{
+                   .first_clock = 2,
+                   .strategy = TrainingRegime::Strategy::kAllReduce,
+                   .compression = {.kind = GradientCompression::Kind::kInt8}}),
+      HasSubstr("with another compression: that changes while the job trains "
+                "through the ps, and its strategy stays"));
   PushFacts last;
   last.finished = true;
   Push(2, 1, std::move(last));

@@ -109,6 +109,28 @@ TEST(ShardLayoutTest, TheWireTypeIsThatOfTheClock) {
                 "clock 5"));
 }
 
+TEST(ShardLayoutTest, TheCompressionIsThatOfTheClock) {
+  const std::vector<TensorSize> tensors = {{"a", 2048}};
+  RegimeSchedule regimes;
+  ASSERT_TRUE(
+      regimes
+          .Add({.first_clock = 5,
+                .compression = {.kind = GradientCompression::Kind::kTopK}},
+               0)
+          .ok());
+  const ShardLayout layout(*BlockMap::Create(tensors, 1), 0, {}, regimes);
+  PushHeader push = Push({0, 1});
+  push.set_compression(CompressionSpec::TOP_K);
+  push.add_block_bytes(100);
+  push.add_block_bytes(200);
+  push.set_clock(5);
+  EXPECT_TRUE(layout.CheckPush(push, {nullptr, 300}).ok());
+  push.set_clock(4);
+  EXPECT_THAT(Why(layout.CheckPush(push, {nullptr, 300}).status()),
+              HasSubstr("push.compression is TOP_K, the job's is NONE at clock "
+                        "4"));
+}
+
 // A cut is read as it is.
 TEST(ShardLayoutTest, APullIsInTheJobsWireTypeOrWhole) {
   const std::vector<TensorSize> tensors = {{"a", 2048}};

@@ -333,6 +333,95 @@ TEST(GradientCompressorTest, ZerosStayZeros) {
   }
 }
 
+// What a step of `clock` sends, where the kind may be kNone.
+Gradients SentBy(Rank* rank, int64_t clock, const Gradients& gradients) {
+  GradientCompressor& compressor = rank->compressor();
+  compressor.BeginStep(clock, 32);
+  for (uint32_t t = 0; t < gradients.size(); ++t) {
+    compressor.Compress(t, gradients[t]);
+  }
+  Gradients sent = gradients;
+  if (!compressor.sends_all()) return sent;
+  for (uint32_t t = 0; t < gradients.size(); ++t) {
+    const absl::Span<const float> whole = compressor.whole(t);
+    EXPECT_EQ(whole.empty(), t == kMean);
+    if (!whole.empty()) sent[t].assign(whole.begin(), whole.end());
+  }
+  return sent;
+}
+
+GradientCompression Of(Kind kind) { return OptionsOf(kind).compression; }
+
+TEST(GradientCompressorTest, AnotherKindTakesWhatWasKept) {
+  for (const Kind from : {Kind::kInt8, Kind::kTopK}) {
+    for (const Kind to :
+         {Kind::kInt8, Kind::kTopK, Kind::kTernGrad, Kind::kNone}) {
+      Rank rank(OptionsOf(from));
+      std::vector<double> balance;  // of the residuals' elements
+      const auto step = [&](int64_t clock, bool compressed) {
+        const Gradients gradients = RandomGradients(clock);
+        const Gradients sent = compressed ? rank.Step(clock, gradients)
+                                          : SentBy(&rank, clock, gradients);
+        EXPECT_EQ(sent[kMean], gradients[kMean]);
+        size_t i = 0;
+        for (uint32_t t = 0; t < kMean; ++t) {
+          for (size_t e = 0; e < sent[t].size(); ++e, ++i) {
+            if (i == balance.size()) balance.push_back(0);
+            balance[i] += double{gradients[t][e]} - sent[t][e];
+          }
+        }
+      };
+      for (int64_t clock = 0; clock < 5; ++clock) step(clock, true);
+      rank.compressor().Follow(Of(to), /*may_be_undone=*/false);
+      step(5, to != Kind::kNone);
+      const bool keeps = to == Kind::kInt8 || to == Kind::kTopK;
+      const std::vector<float> kept = rank.Residuals();
+      for (size_t i = 0; i < balance.size(); ++i) {
+        ASSERT_NEAR(balance[i], keeps ? kept[i] : 0, 1e-4)
+            << static_cast<int>(from) << " to " << static_cast<int>(to);
+      }
+      if (keeps) continue;
+      // From here on nothing is kept.
+      SentBy(&rank, 6, RandomGradients(6));
+      EXPECT_FALSE(rank.compressor().sends_all());
+      EXPECT_THAT(rank.Residuals(), Each(0));
+    }
+  }
+}
+
+TEST(GradientCompressorTest, AJobThatComesBackToAKindBeginsItAnew) {
+  Rank rank(OptionsOf(Kind::kInt8));
+  Rank fresh(OptionsOf(Kind::kInt8));
+  rank.Step(0, RandomGradients(0));
+  rank.compressor().Follow(Of(Kind::kNone), false);
+  SentBy(&rank, 1, RandomGradients(1));
+  EXPECT_EQ(SentBy(&rank, 2, RandomGradients(2)), RandomGradients(2));
+  rank.compressor().Follow(Of(Kind::kInt8), false);
+  rank.Step(3, RandomGradients(3));
+  fresh.Step(3, RandomGradients(3));
+  EXPECT_EQ(rank.Bytes(), fresh.Bytes());
+  EXPECT_EQ(rank.Residuals(), fresh.Residuals());
+}
+
+// The residuals that a skipped step has sent are sent by the next one.
+TEST(GradientCompressorTest, AStepThatSendsAllIsUndoneToo) {
+  Rank rank(OptionsOf(Kind::kTopK));
+  rank.Step(0, RandomGradients(0));
+  const std::vector<float> before = rank.Residuals();
+  rank.compressor().Follow(Of(Kind::kNone), /*may_be_undone=*/true);
+  Gradients skipped = RandomGradients(1);
+  skipped[3][9] = kNan;
+  SentBy(&rank, 1, skipped);
+  rank.compressor().Undo();
+  EXPECT_EQ(rank.Residuals(), before);
+  const Gradients gradients = RandomGradients(2);
+  const Gradients sent = SentBy(&rank, 2, gradients);
+  EXPECT_EQ(sent[3][8], gradients[3][8] + before[1 + 10 + 5000 + 8]);
+  // A step that is sent again is the same.
+  EXPECT_EQ(SentBy(&rank, 2, gradients), sent);
+  EXPECT_EQ(SentBy(&rank, 3, gradients), gradients);
+}
+
 TEST(GradientCompressorTest, MemoryIsWhatThePlanSays) {
   std::vector<TensorSize> tensors;
   for (const int64_t size : kSizes) tensors.push_back({"t", size});
