@@ -62,15 +62,11 @@ std::vector<std::string> DeleteOthers(const CheckpointCommit& commit,
     entry.name = one.name;
     entry.whole = one.manifest.ok();
     entry.marked = IsMarked(one.path);
-    if (entry.whole) {
-      entry.time_ns = one.manifest->time().seconds() * 1'000'000'000 +
-                      one.manifest->time().nanos();
-    }
     paths.push_back(one.path);
   }
   for (const size_t i :
        ChooseDeleted(kept, {manifest.clock(), manifest.cut_id()},
-                     commit.keep_last, commit.keep_every)) {
+                     commit.start_clock, commit.keep_last, commit.keep_every)) {
     absl::Status gone = AtFaultPoint(FaultPoint::kCheckpointDelete);
     if (gone.ok()) gone = DeleteCheckpoint(paths[i]);
     if (gone.ok()) {

@@ -18,6 +18,7 @@ struct CheckpointCommit {
   uint32_t shards = 1;
   // The one file that has to be there; empty: those of all shards.
   std::string own_file = {};
+  int64_t start_clock = 0;  // of the job's attempt
   uint32_t keep_last = 2;
   uint64_t keep_every = 0;
 };

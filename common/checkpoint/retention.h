@@ -16,16 +16,18 @@ struct KeptCheckpoint {
   // It has a whole manifest of this job. Else it is a leftover: its writer was
   // killed, or is at work.
   bool whole = false;
-  // CheckpointManifest.time, of a whole one; nanoseconds since 1970.
-  int64_t time_ns = 0;
   // Its folder has a mark (checkpoint_marks.h).
   bool marked = false;
 };
 
 // Indices of those that are to be deleted now that `committed` is whole, oldest
-// first. Kept are:
-//   - `committed`, and of those announced before it the keep_last - 1 that were
-//     made last
+// first: by cut_id, since clocks of machines differ. `committed` is of an
+// attempt that began at start_clock. Those of earlier attempts behind that the
+// job has gone back from: they may be damaged, and take nobody's place. Kept
+// are:
+//   - `committed`, and of those before it the keep_last - 1 that were made last
+//   - of those that the job has gone back from, as many as keep_last would keep
+//     of all together
 //   - with keep_every > 0 the first one at or after each multiple of it
 //   - those that are marked
 //   - those of later cuts, by cut_id (common/cuts/cut_id.h: the attempt comes
@@ -34,7 +36,8 @@ struct KeptCheckpoint {
 // REQUIRES: keep_last >= 1.
 std::vector<size_t> ChooseDeleted(absl::Span<const KeptCheckpoint> all,
                                   const CheckpointName& committed,
-                                  uint32_t keep_last, uint64_t keep_every);
+                                  int64_t start_clock, uint32_t keep_last,
+                                  uint64_t keep_every);
 
 }  // namespace syncline
 

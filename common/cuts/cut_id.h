@@ -38,6 +38,11 @@ inline uint64_t MakeCutId(uint32_t attempt, int64_t largest_clock,
   return (id << kCutNumberBits) | (number & ((1u << kCutNumberBits) - 1));
 }
 
+// Modulo 4096.
+inline uint64_t AttemptOfCut(uint64_t cut_id) {
+  return cut_id >> (kCutClockBits + kCutSeriesBits + kCutNumberBits);
+}
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_COMMON_CUTS_CUT_ID_H_

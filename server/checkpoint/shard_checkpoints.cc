@@ -543,6 +543,7 @@ absl::StatusOr<CommitCheckpointResponse> ShardCheckpoints::CommitNow(
                              .job_id = shard_.config->job_id,
                              .folder = options_.folder,
                              .shards = options_.shards,
+                             .start_clock = options_.start_clock,
                              .keep_last = options_.keep_last,
                              .keep_every = options_.keep_every};
   if (!options_.is_shared) {

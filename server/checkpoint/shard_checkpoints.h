@@ -54,6 +54,7 @@ class ShardCheckpoints final : public SnapshotTaker {
     // All shards write to the same folder.
     bool is_shared = false;
     uint32_t shards = 1;
+    int64_t start_clock = 0;  // of the job's attempt
     uint32_t keep_last = 2;
     uint64_t keep_every = 0;
     uint32_t full_tables_every = 1;           // as CheckpointSpec's

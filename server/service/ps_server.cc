@@ -518,6 +518,7 @@ absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
   options.folder = absl::StrCat(folder, "/", config.job_id);
   options.is_shared = is_shared;
   options.shards = config.checkpoint_files;
+  options.start_clock = config.start_clock;
   options.keep_last = std::max<uint32_t>(spec.keep_last(), 1);
   options.keep_every = spec.keep_every();
   options.full_tables_every = std::max<uint32_t>(spec.full_tables_every(), 1);

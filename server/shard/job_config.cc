@@ -196,6 +196,7 @@ absl::StatusOr<JobConfig> ReadJobConfig(const JobAssignment& assignment,
       EndsWithTheJob(config.update.rule.learning_rate.schedule);
   if (spec.has_checkpoint()) config.checkpoint = spec.checkpoint();
   config.checkpoint_files = routing.shard_count();
+  config.start_clock = assignment.start_clock();
   if (spec.strategy() == HYBRID) {
     config.checkpoint_files += static_cast<uint32_t>(assignment.workers_size());
   }

@@ -47,6 +47,7 @@ struct JobConfig {
   std::optional<CheckpointSpec> checkpoint;
   // Of all shards, and in HYBRID of the workers, which come after them.
   uint32_t checkpoint_files = 1;
+  int64_t start_clock = 0;  // JobAssignment's
   // How long a call may wait that does not say so itself.
   absl::Duration wait_max;
 };

@@ -82,6 +82,10 @@ ShardImporter::ShardImporter(const JobConfig* config, const ShardLayout* layout,
   for (const TableLayout& table : layout->tables()) {
     slots_come_.emplace_back(table.map.slots());
   }
+  if (!options_.values_only) return;
+  for (const auto& table : config->tables) {
+    expiries_.emplace_back(table.options.expiry);
+  }
 }
 
 bool ShardImporter::IsMine(uint32_t table, uint32_t slot) const {
@@ -322,6 +326,8 @@ absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
 absl::Status ShardImporter::ForgetWorkers(const ShardStateHeader& header) {
   for (const ShardStateHeader::Worker& from : header.workers()) {
     clocks_ = std::max(clocks_, from.closed());
+    former_clock_ =
+        std::min(former_clock_.value_or(from.closed()), from.closed());
   }
   if (controller_.has_value()) return absl::OkStatus();
   controller_.emplace();
@@ -642,7 +648,8 @@ absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
   for (size_t i = 0; i < count; ++i) {
     const char* const row = rows + i * row_bytes;
     const int64_t key = RowLayout::Key(row);
-    if (!IsMine(part_->table, map.SlotOf(key)) || !chain_.TakeRow(key)) {
+    if (!IsMine(part_->table, map.SlotOf(key)) || !chain_.TakeRow(key) ||
+        (options_.values_only && HadExpired(row))) {
       continue;
     }
     taken_rows_.insert(taken_rows_.end(), row, row + row_bytes);
@@ -675,18 +682,30 @@ absl::Status ShardImporter::ReadGone(const ShardStateReader& reader,
   return absl::OkStatus();
 }
 
-// A row keeps its score, without which it would expire at once.
+bool ShardImporter::HadExpired(const char* row) const {
+  const RowExpiry& expiry = expiries_[part_->table];
+  return expiry.enabled() &&
+         expiry.Judge(RowLayout::Score(row), RowLayout::Clock(row),
+                      static_cast<uint32_t>(former_clock_.value_or(0)),
+                      /*too_old=*/0) != RowExpiry::Verdict::kLives;
+}
+
+// A row keeps its score of the cut, without which it would expire at once.
 const char* ShardImporter::RowsThatBegin(const char* rows, size_t count) {
   const RowLayout& from = former_[part_->former].layout;
   const TableOptions& options = config_->tables[part_->table].options;
   const RowOptimizer optimizer(options.optimizer, options.dim);
   const RowLayout to(options.dim, optimizer.state_floats());
+  const RowExpiry& expiry = expiries_[part_->table];
+  const auto clock = static_cast<uint32_t>(former_clock_.value_or(0));
   row_bytes_.resize(count * to.bytes());
   for (size_t i = 0; i < count; ++i) {
     const char* const old = rows + i * from.bytes();
     char* const row = row_bytes_.data() + i * to.bytes();
     RowLayout::SetKey(row, RowLayout::Key(old));
-    RowLayout::SetPast(row, RowLayout::Score(old), 0);
+    RowLayout::SetPast(
+        row,
+        expiry.ScoreAt(RowLayout::Score(old), RowLayout::Clock(old), clock), 0);
     std::memcpy(RowLayout::Values(row), RowLayout::Values(old),
                 options.dim * sizeof(float));
     optimizer.InitState(to.State(row));

@@ -101,6 +101,8 @@ class ShardImporter {
   absl::Status OpenThePart(const ShardStateReader& reader,
                            const TablePart& part);
   absl::Status TakeSlot(const ShardStateReader& reader, uint32_t former_slot);
+  // For the former job the row is not there at the cut, removed or not.
+  bool HadExpired(const char* row) const;
   // Rows of the open part, as they are where a job begins with their values.
   const char* RowsThatBegin(const char* rows, size_t count);
   absl::Status ReadFilter(const ShardStateReader& reader,
@@ -140,6 +142,10 @@ class ShardImporter {
   uint64_t non_finite_total_ = 0;
   int64_t total_clocks_ = 0;
   int64_t clocks_ = 0;  // closed by the worker that has closed most
+  // values_only: closed by each worker of the former job, and the tables'
+  // rules.
+  std::optional<int64_t> former_clock_;
+  std::vector<RowExpiry> expiries_;
   uint64_t filters_left_out_ = 0;
 
   std::vector<std::string> sources_;  // that were read

@@ -505,5 +505,38 @@ TEST_F(CheckpointRowsTest, ValuesAloneAreAJobThatBegins) {
   ASSERT_NO_FATAL_FAILURE(others.Run(0, 2));
 }
 
+// A row that had expired is not there for an evaluation either, removed or not.
+TEST_F(CheckpointRowsTest, ValuesAloneAreThoseOfRowsThatLive) {
+  const auto info = Checkpoint(5);
+  ASSERT_OK(info.status());
+  const Contents there = ContentsOf(FilesOf(*info));
+  Case fresh{"",
+             WithRows(Base(ConsistencySpec::SYNC, OptimizerSpec::ADAGRAD,
+                           /*workers=*/1),
+                      OptimizerSpec::ROW_WISE_ADAGRAD, [](TableSpec* table) {
+                        table->mutable_expiry()->set_unseen_clocks(1);
+                      })};
+  fresh.options.start_from = *info;
+  fresh.options.spec = [base = fresh.options.spec, info](JobSpec* spec) {
+    base(spec);
+    spec->mutable_start()->set_checkpoint(info->path());
+    spec->mutable_start()->set_weights_only(true);
+    spec->mutable_start()->set_manifest_crc32c(info->manifest_crc32c());
+  };
+  PsFixture second(fresh.options);
+  ASSERT_OK(second.opened());
+  Workers others(fresh, &second);
+  ASSERT_NO_FATAL_FAILURE(others.Init());
+  const Contents here = ContentsOf(others.Export(1, 0));
+  size_t alive = 0;
+  for (const auto& [id, row] : there.rows) {
+    const bool lives = RowLayout::Clock(row.data()) + 1 >= clock_;
+    alive += lives ? 1 : 0;
+    EXPECT_EQ(here.rows.count(id), lives ? 1 : 0);
+  }
+  EXPECT_GT(alive, 0u);
+  EXPECT_LT(alive, there.rows.size());
+}
+
 }  // namespace
 }  // namespace syncline

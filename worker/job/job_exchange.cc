@@ -218,6 +218,7 @@ PeerCheckpoints::Options CheckpointOptionsOf(const PreparedJob& job) {
   if (job.spec().strategy() == HYBRID) {
     options.first_part = ShardCountOf(job.assignment);
   }
+  options.start_clock = job.assignment.start_clock();
   options.keep_last = std::max<uint32_t>(spec.keep_last(), 1);
   options.keep_every = spec.keep_every();
   if (spec.has_copy_bytes()) options.copy_bytes = spec.copy_bytes();

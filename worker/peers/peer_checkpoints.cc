@@ -249,6 +249,7 @@ PeerCheckpointWriting::PeerCheckpointWriting(
                .job_id = of.job_id,
                .folder = of.folder,
                .shards = of.parts(),
+               .start_clock = of.start_clock,
                .keep_last = of.keep_last,
                .keep_every = of.keep_every}),
       block_shards_(std::move(block_shards)),

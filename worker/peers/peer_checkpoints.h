@@ -48,6 +48,7 @@ class PeerCheckpoints {
     // Of rank 0 among the parts of a checkpoint: those before it are of the ps
     // (HYBRID).
     uint32_t first_part = 0;
+    int64_t start_clock = 0;  // of the job's attempt
     uint32_t keep_last = 2;
     uint64_t keep_every = 0;
     std::optional<uint64_t> copy_bytes = {};  // as CheckpointSpec's

@@ -19,8 +19,11 @@ std::vector<uint64_t> CheckpointRequests::TakeIf(Predicate predicate) {
   return taken;
 }
 
-std::vector<uint64_t> CheckpointRequests::TakeReached(int64_t clock) {
-  return TakeIf([clock](const Open& open) { return open.clock <= clock; });
+std::vector<uint64_t> CheckpointRequests::TakeReached(int64_t clock,
+                                                      absl::string_view path) {
+  return TakeIf([&](const Open& open) {
+    return open.clock <= clock && open.known != path;
+  });
 }
 
 std::vector<uint64_t> CheckpointRequests::TakeOverdue(absl::Time now) {

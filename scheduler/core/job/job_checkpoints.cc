@@ -32,15 +32,18 @@ absl::string_view FolderOf(absl::string_view path) {
   return slash == absl::string_view::npos ? "" : path.substr(0, slash);
 }
 
+bool WasMadeLater(const CheckpointInfo& one, const CheckpointInfo& other) {
+  return std::pair(other.time().seconds(), other.time().nanos()) >
+         std::pair(one.time().seconds(), one.time().nanos());
+}
+
 // By this job, behind `start`: not by an attempt that it has gone back from,
 // nor by an earlier job that had the same id.
 bool WasMadeAfter(const CheckpointInfo& start, const CheckpointInfo& other) {
   return FolderOf(other.path()) == FolderOf(start.path()) &&
-         other.path().size() <= kPathBytesMax &&
-         other.clock() > start.clock() && other.attempt() >= start.attempt() &&
-         other.attempt() <= kAttemptMax &&
-         std::pair(other.time().seconds(), other.time().nanos()) >=
-             std::pair(start.time().seconds(), start.time().nanos());
+         other.path().size() <= kPathBytesMax && other.path() != start.path() &&
+         other.clock() >= start.clock() && other.attempt() >= start.attempt() &&
+         other.attempt() <= kAttemptMax && !WasMadeLater(other, start);
 }
 
 }  // namespace
@@ -94,10 +97,13 @@ bool TakeCheckpoint(const WorkerReport& report, int64_t first_clock,
       whole.clock() < first_clock) {
     return changed;
   }
-  // A repeat, after the stream was lost: an attempt goes forward.
+  // A repeat, after the stream was lost: an attempt goes forward. Two may be of
+  // one clock where workers train apart and the slowest one is in a long step.
   if (!job->checkpoints().empty()) {
     const CheckpointInfo& last = *job->checkpoints().rbegin();
-    if (last.attempt() == attempt && whole.clock() <= last.clock()) {
+    if (last.attempt() == attempt &&
+        (whole.clock() < last.clock() || whole.path() == last.path() ||
+         (whole.clock() == last.clock() && !WasMadeLater(last, whole)))) {
       return changed;
     }
   }

@@ -53,16 +53,20 @@ absl::Status Job::RequestCheckpoint(uint64_t request, absl::Time now,
         "known how far the job is; ask again"));
   }
   SYNCLINE_ASSIGN_OR_RETURN(const SessionId chief, WorkerSession(/*rank=*/0));
-  int64_t clock = min_clock();
   // A chief repeats its reports when it has registered again: one of a
-  // checkpoint that is known answers nothing.
+  // checkpoint that is known answers nothing. Another one may be of the same
+  // clock, where workers train apart.
+  int64_t clock = min_clock();
+  std::string known;
   if (!status_.checkpoints().empty()) {
     const CheckpointInfo& last = *status_.checkpoints().rbegin();
+    known = last.path();
     if (last.attempt() == status_.attempt()) {
-      clock = std::max(clock, last.clock() + 1);
+      clock = std::max(clock, last.clock());
     }
   }
-  checkpoint_requests_.Add(request, clock, now + kCheckpointLimit);
+  checkpoint_requests_.Add(request, clock, std::move(known),
+                           now + kCheckpointLimit);
   // A chief whose stream has closed is told when it has registered again.
   actions->push_back(SendCommand{chief, WriteCheckpointCommand()});
   return absl::OkStatus();
@@ -80,8 +84,9 @@ void Job::AnswerCheckpointReport(const WorkerReport& report, absl::Time now,
   if (report.has_checkpoint()) {
     CheckpointInfo whole = report.checkpoint();
     whole.set_attempt(status_.attempt());
-    AnswerCheckpoints(checkpoint_requests_.TakeReached(whole.clock()), whole,
-                      now, actions);
+    AnswerCheckpoints(
+        checkpoint_requests_.TakeReached(whole.clock(), whole.path()), whole,
+        now, actions);
   }
   if (report.checkpoint_error().empty()) return;
   AnswerCheckpoints(

@@ -96,6 +96,21 @@ TEST(JobCheckpointsTest, WhatWasDeletedOrOvertakenLeaves) {
   EXPECT_THAT(Clocks(job), ElementsAre(30, 40));
 }
 
+// In ASYNC, while the slowest worker is in a long step.
+TEST(JobCheckpointsTest, OfTwoOfOneClockTheLaterCounts) {
+  JobStatus job;
+  WorkerReport first = Whole(50, "/a");
+  first.mutable_checkpoint()->mutable_time()->set_seconds(1);
+  WorkerReport second = Whole(50, "/b");
+  second.mutable_checkpoint()->mutable_time()->set_seconds(2);
+  EXPECT_TRUE(TakeCheckpoint(first, 0, &job));
+  EXPECT_TRUE(TakeCheckpoint(second, 0, &job));
+  EXPECT_FALSE(TakeCheckpoint(second, 0, &job));
+  EXPECT_FALSE(TakeCheckpoint(first, 0, &job)) << "a repeat that came late";
+  ASSERT_EQ(job.checkpoints_size(), 1);
+  EXPECT_EQ(job.checkpoints(0).path(), "/b");
+}
+
 TEST(JobCheckpointsTest, NonsenseIsNotTaken) {
   JobStatus job;
   EXPECT_FALSE(TakeCheckpoint(Whole(10, ""), 0, &job));
