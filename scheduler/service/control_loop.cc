@@ -495,6 +495,13 @@ void ControlLoop::Cancel(const std::string& job_id, const std::string& reason,
         *outcome = core->Cancel(job_id, reason, now, actions);
       },
       [=, this] {
+        if (outcome->ok() && records_.IsUnwritten(job_id)) {
+          return done(absl::ResourceExhaustedError(absl::StrCat(
+              "job ", job_id,
+              " is cancelled, but the scheduler could not "
+              "write that to its state: one that starts before it can would go "
+              "on with the job; make room on the disk of --state-dir")));
+        }
         if (!outcome->ok()) return done(*outcome);
         done(Get(job_id));
       });

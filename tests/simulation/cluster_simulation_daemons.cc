@@ -234,6 +234,13 @@ void ClusterSimulation::OnRun(size_t i, const RunJob& run) {
   // Longer where a job is to be moved.
   After(absl::Seconds(2) + Delay(absl::Seconds(elastic_ ? 20 : 4)), [=, this] {
     if (!WorksFor(i, job_id, attempt) || daemons_[i].stopping) return;
+    if (daemons_[i].is_chief && code == 0) {
+      Artifact history;
+      history.set_name("history.csv");
+      Feed([&](scheduler::ClusterActions* a) {
+        core_->AddArtifact(job_id, history, a).IgnoreError();
+      });
+    }
     DaemonMessage message;
     message.mutable_done()->set_job_id(job_id);
     message.mutable_done()->set_attempt(attempt);

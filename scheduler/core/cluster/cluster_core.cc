@@ -136,7 +136,14 @@ size_t ClusterCore::absent_count() const {
 
 bool ClusterCore::CompareState(SessionId session, const Register& request,
                                ClusterActions* actions) {
-  const StateAge::Finding finding = state_age_.OnRegister(request);
+  StateAge::Known known;
+  if (const Job* job = jobs_.Find(request.job_id())) {
+    known.attempt_of_job = job->status().attempt();
+  }
+  for (const Job* job : jobs_.All()) {
+    known.largest = std::max(known.largest, job->status().attempt());
+  }
+  const StateAge::Finding finding = state_age_.OnRegister(request, known);
   if (finding.is_replaced) {
     // The next start on this state begins above it.
     actions->push_back(PersistEpoch{request.scheduler_epoch()});
@@ -148,11 +155,11 @@ bool ClusterCore::CompareState(SessionId session, const Register& request,
     return false;
   }
   jobs_.ReserveNumber(StateAge::JobNumberOf(request));
-  if (!finding.state_is_old) return true;
-  actions->push_back(StateIsOld{MemberTextWithIncarnation(request.member())});
   for (Job* job : jobs_.All()) {
     job->RaiseAttempt(state_age_.attempt_floor());
   }
+  if (!finding.state_is_old) return true;
+  actions->push_back(StateIsOld{MemberTextWithIncarnation(request.member())});
   return true;
 }
 
@@ -278,7 +285,7 @@ bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
   engaged_.insert(std::move(engagement));
   Welcome(session, request, actions);
   job->OnResumed(older, session, /*has_job=*/!request.job_id().empty(),
-                 request.held().clock(), actions);
+                 request.held().clock(), now, actions);
   Settle(job, now, actions);
   if (was_absent) ConfirmAddresses(now, actions);
   return true;
@@ -430,7 +437,7 @@ void ClusterCore::OnMemberLost(SessionId session, LossCause cause,
     engaged_.erase(engagement);
     if (job != nullptr) {
       // A loss that the job outlives is in its record, and told from there.
-      if (!job->GoesOnWithout(session)) {
+      if (job->HasMember(session) && !job->GoesOnWithout(session)) {
         NoteEvent(*job, "member", absl::StrCat(who, " was lost: ", why), now);
       }
       job->OnGone(session, why, now, actions);

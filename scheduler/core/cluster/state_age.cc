@@ -21,14 +21,22 @@ uint64_t NextEpoch(uint64_t previous, absl::Time wall) {
       std::min<uint64_t>(static_cast<uint64_t>(milliseconds), kEpochMax / 2));
 }
 
-StateAge::Finding StateAge::OnRegister(const Register& request) {
+StateAge::Finding StateAge::OnRegister(const Register& request,
+                                       const Known& known) {
   const uint64_t seen = request.scheduler_epoch();
-  if (seen <= previous_epoch_ || seen >= kEpochMax || seen == epoch_) return {};
-  if (seen > epoch_) return {.state_is_old = true, .is_replaced = true};
-  if (request.attempt() <= kAttemptMax) {
+  if (seen > epoch_ && seen < kEpochMax) {
+    return {.state_is_old = true, .is_replaced = true};
+  }
+  const bool saw_another =
+      seen > previous_epoch_ && seen < kEpochMax && seen != epoch_;
+  if (request.attempt() > kAttemptMax) return {.state_is_old = saw_another};
+  const bool saw_a_later_attempt =
+      known.attempt_of_job > 0 &&
+      request.held().attempt() > known.attempt_of_job;
+  if (saw_another || saw_a_later_attempt || request.attempt() > known.largest) {
     attempt_floor_ = std::max(attempt_floor_, request.attempt());
   }
-  return {.state_is_old = true};
+  return {.state_is_old = saw_another || saw_a_later_attempt};
 }
 
 uint64_t StateAge::JobNumberOf(const Register& request) {

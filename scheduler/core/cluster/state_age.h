@@ -27,17 +27,27 @@ class StateAge {
       : previous_epoch_(previous_epoch), epoch_(epoch) {}
 
   struct Finding {
-    // The daemon knows a scheduler that this state does not: the state is old.
+    // The daemon knows a scheduler, or an attempt of its job, that this state
+    // does not: the state is old.
     bool state_is_old = false;
     // The daemon has seen a scheduler that began after this one, which has been
     // replaced, and must not take the daemon back.
     bool is_replaced = false;
   };
-  Finding OnRegister(const Register& request);
+  // What the state knows of attempts.
+  struct Known {
+    // Of the job that the process works for; 0: of none, or the state has not
+    // got the job.
+    uint32_t attempt_of_job = 0;
+    uint32_t largest = 0;  // of all jobs
+  };
+  Finding OnRegister(const Register& request, const Known& known);
 
   uint64_t epoch() const { return epoch_; }
-  // The largest that daemons have reported which know a later state; 0: none
-  // has. Jobs of the state go on with a larger attempt.
+  // The largest that daemons have reported which know a later state, or larger
+  // than all that the state knows; 0: none has. Jobs of the state go on with a
+  // larger attempt. A backup may be of the scheduler that all daemons have seen
+  // last, so its epoch alone does not tell.
   uint32_t attempt_floor() const { return attempt_floor_; }
 
   // The number of a job that a daemon has seen, for JobRecords; 0: none.

@@ -85,6 +85,11 @@ Job::Job(StoredJob stored, Options options)
   for (const CheckpointInfo& checkpoint : status_.checkpoints()) {
     RaiseAttempt(checkpoint.attempt());
   }
+  for (const JobTransition& transition : status_.transitions()) {
+    if (transition.state() != PREPARING) continue;
+    started_ = FromTimestamp(transition.time());
+    break;
+  }
   // Records of earlier releases have them.
   for (auto* all : {status_.mutable_workers(), status_.mutable_ps()}) {
     for (Participant& participant : *all) {
@@ -268,9 +273,7 @@ void Job::FailUnprepared(absl::Time now, ClusterActions* actions) {
   const std::string problems = attempt_->members.ProblemsText();
   const std::vector<std::string> each = attempt_->members.Problems();
   if (DropDamaged(each, &status_)) {
-    return Abandon(absl::StrCat("warning: the checkpoint in ",
-                                attempt_->start.from->path(),
-                                " cannot be read: ", problems),
+    return Abandon(DamageText(attempt_->start.from->path(), problems),
                    "the checkpoint before it", now, actions);
   }
   if (TakeFoundCheckpoints(now, actions) &&
@@ -458,6 +461,15 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
     }
     // No member is done before it was told to run.
     if (member->role == Role::kPs || status_.state() != RUNNING) return;
+    if (StoredElsewhere(*member)) {
+      return Fail(
+          absl::StrCat(
+              MemberText(member->member()),
+              " made its part before it came back, and its results are not "
+              "here: they were stored in a state that an older one has "
+              "replaced"),
+          kExitRetryable, now, actions);
+    }
     member->done = true;
     attempt_->health.OnDone(member->member());
     AddDoneRank(member->rank());
@@ -723,6 +735,18 @@ void Job::OnTick(absl::Time now, ClusterActions* actions) {
   if (const auto obstacle = attempt_->health.Check(now); obstacle.has_value()) {
     return Fail(*obstacle, kExitRetryable, now, actions);
   }
+  for (const JobMember& member : attempt_->members.all()) {
+    if (now < member.says_done_by || member.done ||
+        member.stage == JobMember::Stage::kGone) {
+      continue;
+    }
+    return Fail(
+        WithWaitingFor(absl::StrCat(
+            MemberText(member.member()), " came back without job ", id(),
+            " and does not say that it has made its part: the scheduler's "
+            "state is older than what its members have done since")),
+        kExitRetryable, now, actions);
+  }
   if (now >= attempt_->refused_by) return FailUnprepared(now, actions);
   const double max_seconds = status_.spec().limits().max_seconds();
   if (max_seconds > 0 && now - started_ > absl::Seconds(max_seconds)) {
@@ -822,6 +846,13 @@ absl::StatusOr<SchedulerMessage> Job::RequestProfile(uint32_t rank,
   SYNCLINE_ASSIGN_OR_RETURN(*message.mutable_profile(),
                             attempt_->profiles.Add(rank, steps, status_));
   return message;
+}
+
+bool Job::StoredElsewhere(const JobMember& member) const {
+  return member.IsChief() && member.says_done_by != absl::InfiniteFuture() &&
+         absl::c_none_of(status_.artifacts(), [](const Artifact& artifact) {
+           return artifact.name() == "history.csv";
+         });
 }
 
 void Job::AddArtifact(const Artifact& artifact, ClusterActions* actions) {

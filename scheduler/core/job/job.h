@@ -134,9 +134,10 @@ class Job {
   // commands again that it may not have received: a repeat changes nothing
   // there. `has_job`: it has been told to prepare. `clock`: those that it has
   // closed, of a worker; 0: it does not say. A worker that the job has let go
-  // is among TakeLeavers again.
+  // is among TakeLeavers again. One without the job, which runs, must say soon
+  // that it is done: where the record is from a backup it has no part in it.
   void OnResumed(SessionId older, SessionId session, bool has_job,
-                 int64_t clock, ClusterActions* actions);
+                 int64_t clock, absl::Time now, ClusterActions* actions);
   // `member` says, in an activity, which results it has kept. If it took part
   // in the job, and that has ended without them, the reason names them.
   void OnKeptResults(const Member& member, const std::string& activity,
@@ -259,6 +260,8 @@ class Job {
   // Sentences for people about checkpoints that were skipped, or could not be
   // evaluated, since the last call.
   std::vector<std::string> TakeEvaluationNotes();
+  // It takes part in the present attempt, and has not gone.
+  bool HasMember(SessionId session) const;
   // The attempt would go on if it lost this member now.
   bool GoesOnWithout(SessionId session) const;
   // Workers that have nothing more to do, since the job ends early, or since
@@ -322,6 +325,9 @@ class Job {
   // A worker or the evaluator has just become done: the attempt finishes if it
   // was the last one.
   void FinishIfDone(ClusterActions* actions);
+  // A chief that was done when it came back has stored its results before, and
+  // the job does not have them: its record is from a backup.
+  bool StoredElsewhere(const JobMember& member) const;
   // Writes down whom the job waits for (JobMembers::WaitingText).
   void UpdateWaitingFor(ClusterActions* actions);
   // True if the report, of the chief, says how a checkpoint has ended.

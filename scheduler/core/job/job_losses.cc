@@ -46,6 +46,12 @@ bool Job::MayGoOnWithout(const JobMember& member) const {
   return wanted != nullptr && wanted->has_ps;
 }
 
+bool Job::HasMember(SessionId session) const {
+  return absl::c_any_of(attempt_->members.all(), [&](const JobMember& member) {
+    return member.session == session && member.stage != JobMember::Stage::kGone;
+  });
+}
+
 bool Job::GoesOnWithout(SessionId session) const {
   return absl::c_any_of(attempt_->members.all(), [&](const JobMember& member) {
     return member.session == session &&
@@ -106,7 +112,7 @@ void Job::OnTakenOut(SessionId session, const WorkerTakenOut& answer,
                      absl::Time now, ClusterActions* actions) {
   const JobMember* const ps = attempt_->members.Find(session);
   if (ps == nullptr || ps->role != JobMember::Role::kPs || stopping() ||
-      status_.state() != RUNNING || !LeasesData(status_.spec())) {
+      status_.state() != RUNNING) {
     return;
   }
   const auto lost = absl::c_find_if(
@@ -121,6 +127,7 @@ void Job::OnTakenOut(SessionId session, const WorkerTakenOut& answer,
          kExitRetryable, now, actions);
     return;
   }
+  if (!LeasesData(status_.spec())) return;
   LostLeases& leases = attempt_->lost_leases[answer.rank()];
   const bool was_settled = leases.settled().has_value();
   const auto& settled = leases.OnTakenOut(

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/job.pb.h"
 #include "proto/scheduler.pb.h"
 #include "scheduler/core/membership.h"
@@ -21,9 +22,11 @@ struct JobMember {
   Participant participant;
   Role role = Role::kWorker;
   Stage stage = Stage::kPreparing;
-  bool done = false;                       // with its part; results are stored
-  bool failed = false;                     // JobDone with another code than 0
-  bool lost = false;                       // done, because others go on without
+  bool done = false;    // with its part; results are stored
+  bool failed = false;  // JobDone with another code than 0
+  bool lost = false;    // done, because others go on without
+  // It came back without the running job: it must say by then that it is done.
+  absl::Time says_done_by = absl::InfiniteFuture();
   std::vector<std::string> problems = {};  // of preparing
   std::string activity = {};               // its last report; empty: none
 

@@ -22,6 +22,9 @@ namespace {
 using Role = JobMember::Role;
 using Stage = JobMember::Stage;
 
+// A process says what it has said before right after it has registered.
+constexpr absl::Duration kSaysDoneWithin = absl::Seconds(10);
+
 }  // namespace
 
 bool Job::AllAreDone() const {
@@ -53,11 +56,7 @@ void Job::TakeUp(absl::FunctionRef<SessionId()> next_session, absl::Time now,
   }
   // Its members may take as long again as if it had just begun.
   attempt_->started = now;
-  for (const JobTransition& transition : status_.transitions()) {
-    if (transition.state() != PREPARING) continue;
-    started_ = std::min(now, FromTimestamp(transition.time()));
-    break;
-  }
+  started_ = std::min(started_, now);
   // That a RUNNING job waits for is in the record, until its members say more.
   if (status_.state() == PREPARING) return UpdateWaitingFor(actions);
   attempt_->running_since = std::min(now, since());
@@ -103,10 +102,13 @@ void Job::OnRestart(absl::Time now, ClusterActions* actions) {
 }
 
 void Job::OnResumed(SessionId older, SessionId session, bool has_job,
-                    int64_t clock, ClusterActions* actions) {
+                    int64_t clock, absl::Time now, ClusterActions* actions) {
   JobMember* const member = attempt_->members.Find(older);
   SYNCLINE_CHECK(member != nullptr);
   member->session = session;
+  member->says_done_by = status_.state() == RUNNING && !has_job
+                             ? now + kSaysDoneWithin
+                             : absl::InfiniteFuture();
   if (member->role == Role::kWorker) {
     attempt_->progress->RaiseClock(member->rank(), clock);
     actions->push_back(JobChanged{id()});

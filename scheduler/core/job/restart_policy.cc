@@ -16,6 +16,14 @@ namespace {
 
 constexpr absl::Duration kBackoffMax = absl::Minutes(5);
 
+constexpr absl::string_view kTheCheckpoint = "warning: the checkpoint in ";
+constexpr absl::string_view kIsDamaged = " cannot be read: ";
+
+bool IsDamageText(absl::string_view reason) {
+  return absl::StartsWith(reason, kTheCheckpoint) &&
+         absl::StrContains(reason, kIsDamaged);
+}
+
 // The defaults of proto/job_spec.proto, for records that are without.
 uint32_t MaxOf(const RestartSpec& spec) {
   return spec.max() > 0 ? spec.max() : 3;
@@ -31,9 +39,11 @@ absl::Duration BackoffOf(const RestartSpec& spec) {
 }
 
 // A job goes back to QUEUED with each restart; the first time it was submitted.
+// That a checkpoint is damaged is no failure of the job.
 bool IsRestart(const JobStatus& job, int transition) {
+  const absl::string_view reason = job.transitions(transition).reason();
   return transition > 0 && job.transitions(transition).state() == QUEUED &&
-         !absl::StartsWith(job.transitions(transition).reason(), kPlannedMove);
+         !absl::StartsWith(reason, kPlannedMove) && !IsDamageText(reason);
 }
 
 uint32_t RestartsSince(const JobStatus& job, absl::Time since) {
@@ -86,6 +96,10 @@ int RestartsFor(const std::string& fault, const JobStatus& job) {
 }
 
 }  // namespace
+
+std::string DamageText(absl::string_view path, absl::string_view problems) {
+  return absl::StrCat(kTheCheckpoint, path, kIsDamaged, problems);
+}
 
 RestartDecision DecideRestart(const JobStatus& job, absl::string_view reason,
                               int exit_code, absl::Time now) {

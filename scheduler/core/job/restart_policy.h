@@ -15,7 +15,10 @@ namespace syncline::scheduler {
 
 // A transition to QUEUED that no failure has caused (kPlannedMove of
 // common/job/stop_reasons.h) is no restart: the job left a member because
-// people wanted that.
+// people wanted that. Nor is one because of a damaged checkpoint (DamageText).
+
+// The reason of such a transition.
+std::string DamageText(absl::string_view path, absl::string_view problems);
 
 struct RestartDecision {
   bool restarts = false;

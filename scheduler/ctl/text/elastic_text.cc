@@ -19,8 +19,10 @@ std::string ElasticText(const JobStatus& job) {
   if (had < wanted) {
     return absl::StrCat("has ", had, " of the ", FormatAmount(wanted, "worker"),
                         " that it should have; it takes more when they are "
-                        "free and no job waits for them, two minutes after its "
-                        "last start or loss at the earliest");
+                        "free and no job waits for them",
+                        scaled > 0 ? ""
+                                   : ", two minutes after its last start or "
+                                     "loss at the earliest");
   }
   if (scaled > 0) {
     return absl::StrCat("has ", FormatAmount(had, "worker"),

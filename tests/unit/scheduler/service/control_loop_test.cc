@@ -129,7 +129,8 @@ TEST_F(ControlLoopTest, AStateThatCouldNotBeWrittenIsWrittenLater) {
   WaitLog<absl::Status> cancelled;
   loop_.Cancel(job_id, "", [&](const auto& s) { cancelled.Add(s.status()); });
   ASSERT_EQ(cancelled.Await(1).size(), 1);
-  EXPECT_TRUE(cancelled.Await(1)[0].ok());
+  EXPECT_THAT(cancelled.Await(1)[0].message(),
+              HasSubstr("is cancelled, but the scheduler could not write"));
   EXPECT_EQ(store_.written.Await(1).back().state(), QUEUED);
   const absl::Status full = loop_.Healthy();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);

@@ -126,9 +126,10 @@ TEST_F(JobEarlyEndTest, AWorkerThatWasLetGoAndComesBackIsStopped) {
   Evaluated(20, /*final=*/true);
   EXPECT_THAT(early_->TakeLeavers(), ElementsAre(kWorker));
   constexpr SessionId kNew = 9;
-  early_->OnResumed(kWorker, kNew, /*has_job=*/true, /*clock=*/20, &actions_);
+  early_->OnResumed(kWorker, kNew, /*has_job=*/true, /*clock=*/20, now_,
+                    &actions_);
   EXPECT_THAT(early_->TakeLeavers(), ElementsAre(kNew));
-  early_->OnResumed(kChief, 8, /*has_job=*/true, /*clock=*/20, &actions_);
+  early_->OnResumed(kChief, 8, /*has_job=*/true, /*clock=*/20, now_, &actions_);
   EXPECT_THAT(early_->TakeLeavers(), IsEmpty()) << "the chief exports";
 }
 
@@ -155,9 +156,10 @@ TEST_F(JobEarlyEndTest, WithBackupsTheOthersGoWhenTheChiefIsDone) {
   EXPECT_FALSE(job.stopping()) << "the evaluator is not done";
   // The scheduler that let it go may have ended before it said so.
   constexpr SessionId kNew = 9;
-  job.OnResumed(kWorker, kNew, /*has_job=*/true, /*clock=*/900, &actions_);
+  job.OnResumed(kWorker, kNew, /*has_job=*/true, /*clock=*/900, now_,
+                &actions_);
   EXPECT_THAT(job.TakeLeavers(), ElementsAre(kNew));
-  job.OnResumed(kChief, 8, /*has_job=*/true, /*clock=*/1000, &actions_);
+  job.OnResumed(kChief, 8, /*has_job=*/true, /*clock=*/1000, now_, &actions_);
   EXPECT_THAT(job.TakeLeavers(), IsEmpty());
 }
 

@@ -105,7 +105,7 @@ TEST_F(JobLossesTest, TheOthersGoOnAndThePsOfShard0IsTold) {
               HasSubstr("all participants are prepared"));
   // A ps that comes back may not have heard of it.
   actions_.clear();
-  open_->OnResumed(kPs, 30, /*has_job=*/true, 0, &actions_);
+  open_->OnResumed(kPs, 30, /*has_job=*/true, 0, now_, &actions_);
   EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(30));
   for (const SessionId session : {kChief, kWorker, kThird}) {
     open_->OnDone(session, JobDone(), now_, &actions_);
@@ -164,7 +164,7 @@ TEST_F(JobLossesTest, WithLeasedDataAllPsAreToldAndSayWhatTheyHave) {
               HasSubstr("clocks 7 and 9 of its leases"));
   // A ps that comes back asks again, and is told the same.
   actions_.clear();
-  open_->OnResumed(kOtherPs, 30, /*has_job=*/true, 0, &actions_);
+  open_->OnResumed(kOtherPs, 30, /*has_job=*/true, 0, now_, &actions_);
   EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(30));
   actions_.clear();
   open_->OnTakenOut(30, answer, now_, &actions_);
@@ -188,6 +188,17 @@ TEST_F(JobLossesTest, WhatIsNoAnswerOfAPsToALossChangesNothing) {
   answer.set_rank(2);
   open_->OnTakenOut(kWorker, answer, now_, &actions_);
   EXPECT_THAT(actions_, IsEmpty());
+}
+
+TEST_F(JobLossesTest, AJobInSyncGoesBackWhereAPsCannotGoOn) {
+  Run();
+  Lost(kSecond);
+  WorkerTakenOut answer;
+  answer.set_rank(2);
+  answer.set_refused("no shard of attempt 1 is open here");
+  open_->OnTakenOut(kPs, answer, now_, &actions_);
+  EXPECT_EQ(State(), FAILED);
+  EXPECT_THAT(Reason(), HasSubstr("the job cannot go on without it: no shard"));
 }
 
 TEST_F(JobLossesTest, AJobWithLeasedDataGoesBackWhereAPsCannotGoOn) {
@@ -299,8 +310,48 @@ TEST_F(JobLossesTest, ASchedulerThatStartsAnewKnowsOfIt) {
   EXPECT_THAT(open_->Participants(), ElementsAre(40, 41, 43, 44, 45));
   EXPECT_EQ(State(), RUNNING);
   actions_.clear();
-  open_->OnResumed(44, 50, /*has_job=*/true, 0, &actions_);
+  open_->OnResumed(44, 50, /*has_job=*/true, 0, now_, &actions_);
   EXPECT_THAT(Told(SchedulerMessage::kRemoveWorker), ElementsAre(50));
+}
+
+// As after a restore from a backup: its part was over long ago, and it says
+// nothing of it again.
+TEST_F(JobLossesTest, AMemberThatComesBackWithoutTheJobHasNoPartInIt) {
+  Run();
+  open_->OnResumed(kSecond, 30, /*has_job=*/false, 0, now_, &actions_);
+  now_ += absl::Seconds(9);
+  open_->OnTick(now_, &actions_);
+  EXPECT_EQ(State(), RUNNING);
+  now_ += absl::Seconds(1);
+  open_->OnTick(now_, &actions_);
+  EXPECT_EQ(State(), FAILED);
+  EXPECT_THAT(Reason(), HasSubstr("worker 1 at h:1 came back without job "
+                                  "j-0001"));
+}
+
+// As after a restore from a backup that was made before the job ended.
+TEST_F(JobLossesTest, AChiefThatWasDoneHasStoredItsResults) {
+  for (const bool is_here : {false, true}) {
+    Run();
+    Artifact history;
+    history.set_name("history.csv");
+    if (is_here) open_->AddArtifact(history, &actions_);
+    open_->OnResumed(kChief, 30, /*has_job=*/false, 0, now_, &actions_);
+    open_->OnDone(30, JobDone(), now_, &actions_);
+    EXPECT_EQ(State(), is_here ? RUNNING : FAILED);
+    if (!is_here) {
+      EXPECT_THAT(Reason(), HasSubstr("its results are not here"));
+    }
+  }
+}
+
+TEST_F(JobLossesTest, AMemberThatComesBackAndIsDoneMayBeWithoutTheJob) {
+  Run();
+  open_->OnResumed(kSecond, 30, /*has_job=*/false, 0, now_, &actions_);
+  open_->OnDone(30, JobDone(), now_, &actions_);
+  now_ += absl::Seconds(10);
+  open_->OnTick(now_, &actions_);
+  EXPECT_EQ(State(), RUNNING);
 }
 
 }  // namespace

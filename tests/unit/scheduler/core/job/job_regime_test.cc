@@ -115,7 +115,7 @@ TEST_F(JobRegimeTest, AChiefThatCameBackIsAskedAgain) {
   ASSERT_TRUE(Request(ConsistencySpec::ASYNC).ok());
   actions_.clear();
   constexpr SessionId kNew = 9;
-  job_.OnResumed(kChief, kNew, /*has_job=*/true, /*clock=*/0, &actions_);
+  job_.OnResumed(kChief, kNew, /*has_job=*/true, /*clock=*/0, now_, &actions_);
   EXPECT_THAT(Told(SchedulerMessage::kChangeRegime), ElementsAre(kNew));
 }
 
@@ -185,7 +185,7 @@ TEST_F(RuledJobTest, RulesHoldAlsoWhereAnotherSchedulerTakesTheJobUp) {
   SessionId next = kAbsentSessions;
   actions_.clear();
   ruled.TakeUp([&next] { return next++; }, now_, &actions_);
-  ruled.OnResumed(kAbsentSessions, kChief, /*has_job=*/true, /*clock=*/9,
+  ruled.OnResumed(kAbsentSessions, kChief, /*has_job=*/true, /*clock=*/9, now_,
                   &actions_);
   EXPECT_THAT(Told(SchedulerMessage::kChangeRegime), IsEmpty());
   WorkerReport progress;

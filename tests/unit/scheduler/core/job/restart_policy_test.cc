@@ -91,6 +91,18 @@ TEST_F(RestartPolicyTest, APlannedMoveIsNoRestart) {
               HasSubstr("restart.max allows 1"));
 }
 
+// The job did not fail: neither does it use up a restart, nor hide that the
+// same failure comes again.
+TEST_F(RestartPolicyTest, ADamagedCheckpointIsNoRestart) {
+  spec()->set_max(2);
+  AddRestart(kStart, 100);
+  Add(PREPARING, kStart, "");
+  Add(QUEUED, kStart,
+      absl::StrCat(DamageText("/c/40", "torn"), "; attempt 3 goes on"));
+  EXPECT_EQ(Decide(kStart, 200).text, "restart 2 of at most 2 within 1h");
+  EXPECT_TRUE(Decide(kStart, 100).repeated);
+}
+
 TEST_F(RestartPolicyTest, AJobThatDoesNotAskForItIsNotRestarted) {
   job_.mutable_spec()->clear_restart();
   EXPECT_FALSE(Decide(kStart).restarts);

@@ -30,8 +30,7 @@ TEST(ElasticTextTest, OnlyWhatDiffersIsSaid) {
             "last start or loss at the earliest");
   EXPECT_EQ(Text(RUNNING, 3, 5, 3),
             "has 3 of the 5 workers that it should have; it takes more when "
-            "they are free and no job waits for them, two minutes after its "
-            "last start or loss at the earliest");
+            "they are free and no job waits for them");
   EXPECT_EQ(Text(RUNNING, 3, 1, 3),
             "has 3 workers, and goes on with 1 from its next checkpoint on");
   EXPECT_EQ(Text(PREPARING, 3, 0, 5),
