@@ -19,6 +19,8 @@
 #include "common/model/training_graph.h"
 #include "common/system/file.h"
 #include "common/system/tar.h"
+#include "scheduler/ctl/job_file.h"
+#include "scheduler/ctl/start_command.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
 
@@ -27,7 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kModelBytesMax = (2ull << 30) - 1;
 constexpr char kTensorsEnding[] = ".safetensors";
 constexpr char kModelEnding[] = ".onnx";
 
@@ -193,7 +194,7 @@ absl::StatusOr<std::vector<std::vector<float>>> ReadAndWriteRows(
 }
 
 absl::Status Export(const CheckpointExport& options,
-                    const CheckpointTools& tools) {
+                    const CheckpointTools& tools, std::ostream& notes) {
   const bool to_model = absl::EndsWith(options.output, kModelEnding);
   if (!to_model && !absl::EndsWith(options.output, kTensorsEnding)) {
     return absl::InvalidArgumentError(
@@ -213,6 +214,14 @@ absl::Status Export(const CheckpointExport& options,
                               ReadFile(options.model_file, kModelBytesMax));
     SYNCLINE_ASSIGN_OR_RETURN(
         model, ParseJobModel(manifest.spec(), bytes, options.model_file));
+    const std::string other = OtherModelNote(
+        options.model_file,
+        {.id = manifest.job_id(), .model_crc32c = manifest.model_crc32c()});
+    if (!other.empty()) notes << other << std::endl;
+  } else if (!manifest.spec().model().freeze().empty()) {
+    notes << "note: parameters that model.freeze names are in the model's file "
+             "alone, and not in "
+          << options.output << std::endl;
   }
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<std::vector<float>> values,
                             ReadAndWriteRows(options, manifest, tools));
@@ -321,7 +330,7 @@ int RunCheckpointsExport(const CheckpointExport& options,
                          const CheckpointTools& tools, const Console& console) {
   CheckpointExport plain = options;
   plain.path = Plain(options.path);
-  const absl::Status status = Export(plain, tools);
+  const absl::Status status = Export(plain, tools, console.err);
   return End(status, status.ok() ? WrittenText(plain) : "", options.output,
              console);
 }

@@ -258,8 +258,9 @@ int RunSubmit(const std::string& scheduler, const SubmitOptions& options,
   }
   InterruptSignals interrupts;
   JobsClient client(scheduler);
-  const absl::Status start =
-      FillStart(&client, options.start, &job->spec, &job->notes);
+  StartOptions from = options.start;
+  from.model_file = job->model_file;
+  const absl::Status start = FillStart(&client, from, &job->spec, &job->notes);
   if (!start.ok()) return console.PrintError(start);
   const auto trace_id = ChooseTraceId(options, &job->notes);
   if (!trace_id.ok()) {

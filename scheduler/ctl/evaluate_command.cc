@@ -54,8 +54,7 @@ absl::Status CheckSameRows(const JobSpec& before, const JobSpec& after) {
 
 struct Found {
   StartSpec start;
-  JobSpec from;
-  std::string job_id;
+  CheckpointJob job;
 };
 
 absl::StatusOr<Found> Find(JobsClient* client, const std::string& checkpoint) {
@@ -63,16 +62,15 @@ absl::StatusOr<Found> Find(JobsClient* client, const std::string& checkpoint) {
                             ParseReference(checkpoint, "CHECKPOINT"));
   Found found;
   if (reference.job_id.empty()) {
-    SYNCLINE_ASSIGN_OR_RETURN(
-        found.start, ReadStart(reference.path, &found.from, &found.job_id));
+    SYNCLINE_ASSIGN_OR_RETURN(found.start,
+                              ReadStart(reference.path, &found.job));
     return found;
   }
   SYNCLINE_ASSIGN_OR_RETURN(const JobStatus job, client->Get(reference.job_id));
   SYNCLINE_ASSIGN_OR_RETURN(const CheckpointInfo chosen,
                             ChooseCheckpoint(job, reference.clock));
   found.start = StartFrom(chosen);
-  found.from = job.spec();
-  found.job_id = reference.job_id;
+  found.job = CheckpointJobOf(job);
   return found;
 }
 
@@ -87,10 +85,10 @@ absl::StatusOr<SubmitResponse> Submit(JobsClient* client, const Found& found,
     return client->Submit(spec, options.model_file, key,
                           ShowTransfer("model", console, interrupts));
   }
-  const auto job = client->Get(found.job_id);
+  const auto job = client->Get(found.job.id);
   if (absl::IsNotFound(job.status())) {
     return absl::NotFoundError(absl::StrCat(
-        "the scheduler does not know job ", found.job_id,
+        "the scheduler does not know job ", found.job.id,
         ", whose checkpoint it is, any more; name its model with --model"));
   }
   SYNCLINE_RETURN_IF_ERROR(job.status());
@@ -157,15 +155,19 @@ int RunEvaluate(const std::string& scheduler, const EvaluateOptions& options,
   JobsClient client(scheduler);
   const auto found = Find(&client, options.checkpoint);
   if (!found.ok()) return console.PrintError(found.status());
-  const auto spec = SpecToEvaluate(found->from, found->start, options);
+  const auto spec = SpecToEvaluate(found->job.spec, found->start, options);
   if (!spec.ok()) return console.PrintError(spec.status());
+  if (const std::string other = OtherModelNote(options.model_file, found->job);
+      !options.model_file.empty() && !other.empty()) {
+    console.err << other << std::endl;
+  }
   const auto submitted =
       Submit(&client, *found, *spec, options, console, &interrupts);
   if (!submitted.ok()) return console.PrintError(submitted.status());
   if (!console.json) {
     console.err << "submitted " << submitted->job_id() << ", which evaluates "
                 << found->start.checkpoint() << ", of clock "
-                << found->start.clock() << " of " << found->job_id << std::endl;
+                << found->start.clock() << " of " << found->job.id << std::endl;
   }
   return RunWatch(scheduler, submitted->job_id(), console);
 }

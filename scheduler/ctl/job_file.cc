@@ -32,8 +32,6 @@ namespace {
 constexpr uint64_t kJobFileBytesMax = 4 << 20;
 // Enough to tell what a file is.
 constexpr size_t kKindBytes = 256;
-// Protocol buffers end there, and so does ONNX.
-constexpr uint64_t kModelBytesMax = (2ull << 30) - 1;
 
 std::string BesideJobFile(const std::string& job_file,
                           const std::string& path) {

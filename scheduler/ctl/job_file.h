@@ -16,6 +16,9 @@
 
 namespace syncline::ctl {
 
+// Of a model's file: protocol buffers end there, and so does ONNX.
+inline constexpr uint64_t kModelBytesMax = (2ull << 30) - 1;
+
 // A job file and the model file it names, both checked.
 struct JobFile {
   JobSpec spec;  // as written, defaults left out

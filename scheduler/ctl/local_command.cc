@@ -156,7 +156,7 @@ class LocalRun {
     }
     job_ = *std::move(job);
     const absl::Status prepared =
-        PrepareLocalJob(options_, &job_.spec, &job_.notes);
+        PrepareLocalJob(options_, job_.model_file, &job_.spec, &job_.notes);
     for (const std::string& note : job_.notes) Say(note);
     SYNCLINE_RETURN_IF_ERROR(prepared);
     SYNCLINE_RETURN_IF_ERROR(ClaimCheckpoints());
@@ -406,11 +406,13 @@ class LocalRun {
 
 }  // namespace
 
-absl::Status PrepareLocalJob(const LocalOptions& options, JobSpec* spec,
+absl::Status PrepareLocalJob(const LocalOptions& options,
+                             const std::string& model_file, JobSpec* spec,
                              std::vector<std::string>* notes) {
   SYNCLINE_RETURN_IF_ERROR(CheckEvaluator(options, *spec));
   // Without --from it asks no scheduler.
-  SYNCLINE_RETURN_IF_ERROR(FillStart(nullptr, StartOptions(), spec, notes));
+  SYNCLINE_RETURN_IF_ERROR(
+      FillStart(nullptr, StartOptions{.model_file = model_file}, spec, notes));
   SYNCLINE_RETURN_IF_ERROR(CheckCheckpointFolder(*spec));
   if (spec->has_restart()) {
     notes->push_back(absl::StrCat(

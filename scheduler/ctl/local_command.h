@@ -34,7 +34,8 @@ struct LocalOptions {
 // in spec->start from the checkpoint that the job file names. Adds to *notes
 // what is to be said. Errors: InvalidArgument: with the field, what to do; a
 // checkpoint that cannot be read or gone on from.
-absl::Status PrepareLocalJob(const LocalOptions& options, JobSpec* spec,
+absl::Status PrepareLocalJob(const LocalOptions& options,
+                             const std::string& model_file, JobSpec* spec,
                              std::vector<std::string>* notes);
 
 // `synctl local`: a cluster of child processes for one job, ended with it,

@@ -13,9 +13,6 @@
 namespace syncline::ctl {
 namespace {
 
-// LoadJobFile has read it once.
-constexpr uint64_t kModelBytesMax = (2ull << 30) - 1;
-
 bool SavesActivations(const TrainingSpec& training) {
   return training.micro_batches() > 1 || training.recompute_segments() > 1;
 }

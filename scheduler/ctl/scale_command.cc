@@ -39,11 +39,12 @@ std::string ScaleAnswer(const JobStatus& job, const ClusterStatus& cluster,
                         wanted);
   }
   if (had == workers) {
-    const uint32_t before = job.wanted_workers();
+    const uint32_t before = job.wanted_workers() > 0
+                                ? job.wanted_workers()
+                                : job.spec().resources().workers();
     return absl::StrCat("job ", job.job_id(), " has ", wanted,
-                        before == 0 || before == workers
-                            ? " already; nothing changes"
-                            : ", and stays with them");
+                        before == workers ? " already; nothing changes"
+                                          : ", and stays with that");
   }
   std::string text = absl::StrCat("job ", job.job_id(), " has ", had,
                                   ", and goes on with ", wanted);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_folder.h"
@@ -23,6 +24,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "scheduler/ctl/commands.h"
+#include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/text/exit_codes.h"
 
 namespace syncline::ctl {
@@ -44,6 +46,19 @@ absl::Status Refusal(absl::string_view field, const auto& of_job,
       absl::StrCat(field, ": ", of_job, ", but the job of the checkpoint has ",
                    of_checkpoint, ": ", why,
                    "; --weights-only starts anew from its values"));
+}
+
+// Its rate at a clock depends on how long the job is.
+bool FollowsTheLength(const LearningRateSpec& rate) {
+  return rate.total_clocks() == 0 &&
+         rate.schedule() != LearningRateSpec::CONSTANT &&
+         rate.schedule() != LearningRateSpec::STEP &&
+         rate.schedule() != LearningRateSpec::LINEAR_WARMUP;
+}
+
+bool HasOtherLength(const JobSpec& a, const JobSpec& b) {
+  return a.training().epochs() != b.training().epochs() ||
+         a.training().max_clocks() != b.training().max_clocks();
 }
 
 CompressionSpec::Kind CompressionOf(const JobSpec& spec) {
@@ -86,16 +101,37 @@ StartSpec StartFrom(const CheckpointInfo& checkpoint) {
   return start;
 }
 
-absl::StatusOr<StartSpec> ReadStart(const std::string& path, JobSpec* from,
-                                    std::string* job_id) {
+CheckpointJob CheckpointJobOf(const JobStatus& job) {
+  CheckpointJob of = {.id = job.job_id(), .spec = job.spec()};
+  for (const Artifact& artifact : job.artifacts()) {
+    if (artifact.name() == kModel) of.model_crc32c = artifact.crc32c();
+  }
+  return of;
+}
+
+std::string OtherModelNote(const std::string& model_file,
+                           const CheckpointJob& of) {
+  if (of.model_crc32c == 0) return "";
+  // One that cannot be read is refused where it is needed.
+  const auto bytes = ReadFile(model_file, kModelBytesMax);
+  if (!bytes.ok() || Crc32c(*bytes) == of.model_crc32c) return "";
+  return absl::StrCat(
+      "warning: ", model_file, " is another file than the model of ", of.id,
+      ": the graph, and parameters that are not trained (model.freeze), are "
+      "those of this file, since a checkpoint has neither");
+}
+
+absl::StatusOr<StartSpec> ReadStart(const std::string& path,
+                                    CheckpointJob* of) {
   std::error_code error;
   const std::string absolute =
       std::filesystem::absolute(path, error).lexically_normal().string();
   uint32_t crc32c = 0;
   SYNCLINE_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
                             ReadManifest(absolute, &crc32c));
-  *from = manifest.spec();
-  *job_id = manifest.job_id();
+  *of = {.id = manifest.job_id(),
+         .spec = manifest.spec(),
+         .model_crc32c = manifest.model_crc32c()};
   StartSpec start;
   start.set_checkpoint(absolute);
   start.set_clock(manifest.clock());
@@ -255,6 +291,11 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
   note("data", spec.data(), from.data());
   note("optimizer", spec.optimizer(), from.optimizer());
   note("learning_rate", spec.learning_rate(), from.learning_rate());
+  if (FollowsTheLength(spec.learning_rate()) && HasOtherLength(spec, from)) {
+    warn(
+        "training.epochs or max_clocks, from which learning_rate.total_clocks "
+        "follows,");
+  }
   note("consistency", spec.consistency(), from.consistency());
   note("loss", spec.loss(), from.loss());
   if (Compresses(spec) || Compresses(from)) {
@@ -302,17 +343,17 @@ absl::Status FillStart(JobsClient* client, const StartOptions& options,
   } else {
     SYNCLINE_ASSIGN_OR_RETURN(reference, ParseReference(options.from));
   }
-  JobSpec from;
-  std::string job_id = reference.job_id;
+  CheckpointJob from;
   StartSpec start;
-  if (!job_id.empty()) {
-    SYNCLINE_ASSIGN_OR_RETURN(const JobStatus job, client->Get(job_id));
+  if (!reference.job_id.empty()) {
+    SYNCLINE_ASSIGN_OR_RETURN(const JobStatus job,
+                              client->Get(reference.job_id));
     SYNCLINE_ASSIGN_OR_RETURN(const CheckpointInfo checkpoint,
                               ChooseCheckpoint(job, reference.clock));
-    from = job.spec();
+    from = CheckpointJobOf(job);
     start = StartFrom(checkpoint);
   } else {
-    auto read = ReadStart(reference.path, &from, &job_id);
+    auto read = ReadStart(reference.path, &from);
     if (!read.ok()) {
       return absl::InvalidArgumentError(absl::StrCat(
           options.from.empty() ? "start.checkpoint" : "--from", ": ",
@@ -325,10 +366,14 @@ absl::Status FillStart(JobsClient* client, const StartOptions& options,
   start.set_weights_only(weights_only);
   if (!weights_only) {
     SYNCLINE_RETURN_IF_ERROR(
-        CheckGoesOn(WithDefaults(from), WithDefaults(*spec), notes));
+        CheckGoesOn(WithDefaults(from.spec), WithDefaults(*spec), notes));
+  }
+  if (std::string other = OtherModelNote(options.model_file, from);
+      !other.empty()) {
+    notes->push_back(std::move(other));
   }
   *spec->mutable_start() = start;
-  notes->push_back(StartNote(start, job_id));
+  notes->push_back(StartNote(start, from.id));
   return absl::OkStatus();
 }
 

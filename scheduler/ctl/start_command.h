@@ -37,12 +37,24 @@ absl::StatusOr<CheckpointReference> ParseReference(
 absl::StatusOr<CheckpointInfo> ChooseCheckpoint(const JobStatus& job,
                                                 std::optional<int64_t> clock);
 
+// The job that has written a checkpoint, as far as is known here.
+struct CheckpointJob {
+  std::string id = {};
+  JobSpec spec = {};
+  uint32_t model_crc32c = 0;  // of its model's file; 0: not known
+};
+CheckpointJob CheckpointJobOf(const JobStatus& job);
+// What is to be said if `model_file` is not that job's model; else empty. A
+// checkpoint has the parameters that are trained, and neither the graph nor the
+// others.
+std::string OtherModelNote(const std::string& model_file,
+                           const CheckpointJob& of);
+
 // The start of a job that begins with this checkpoint.
 StartSpec StartFrom(const CheckpointInfo& checkpoint);
-// The same of a checkpoint in a folder that is seen here, as its manifest says;
-// *from: the spec of its job, *job_id: which that is. Errors: ReadManifest's.
-absl::StatusOr<StartSpec> ReadStart(const std::string& path, JobSpec* from,
-                                    std::string* job_id);
+// The same of a checkpoint in a folder that is seen here, as its manifest says,
+// with its job. Errors: ReadManifest's.
+absl::StatusOr<StartSpec> ReadStart(const std::string& path, CheckpointJob* of);
 // Submits `spec` with the model of `job`, which the scheduler has; an empty
 // `client_key` means a random one. Errors: NotFound: it has it no more;
 // JobsClient's.
@@ -61,8 +73,9 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
                          std::vector<std::string>* notes);
 
 struct StartOptions {
-  std::string from;  // empty: as the job file says
+  std::string from = {};  // empty: as the job file says
   bool weights_only = false;
+  std::string model_file = {};  // of the job that starts
 };
 // Fills in spec->start: from `options.from`, or what the job file leaves out of
 // its own. Adds to *notes what is to be said. Errors: those above;

@@ -41,7 +41,8 @@ JobSpec SpecWithFolder(const std::string& directory) {
 
 std::string Refusal(JobSpec spec) {
   std::vector<std::string> notes;
-  return std::string(PrepareLocalJob({}, &spec, &notes).message());
+  return std::string(
+      PrepareLocalJob({}, /*model_file=*/"", &spec, &notes).message());
 }
 
 TEST(LocalCommandTest, AFolderWithAnotherRunsCheckpointsIsRefused) {
@@ -104,10 +105,10 @@ TEST(LocalCommandTest, ACheckpointThatIsNotThereIsRefused) {
 TEST(LocalCommandTest, RestartIsWarnedOf) {
   JobSpec spec;
   std::vector<std::string> notes;
-  EXPECT_TRUE(PrepareLocalJob({}, &spec, &notes).ok());
+  EXPECT_TRUE(PrepareLocalJob({}, /*model_file=*/"", &spec, &notes).ok());
   EXPECT_THAT(notes, IsEmpty());
   spec.mutable_restart();
-  EXPECT_TRUE(PrepareLocalJob({}, &spec, &notes).ok());
+  EXPECT_TRUE(PrepareLocalJob({}, /*model_file=*/"", &spec, &notes).ok());
   EXPECT_THAT(notes,
               ElementsAre(HasSubstr("again; when one is lost, it ends")));
 }
@@ -118,7 +119,7 @@ TEST(LocalCommandTest, TheWarningKnowsOfJobsThatOutliveWorkers) {
   spec.mutable_resources()->set_workers(3);
   spec.mutable_resources()->set_min_workers(2);
   std::vector<std::string> notes;
-  EXPECT_TRUE(PrepareLocalJob({}, &spec, &notes).ok());
+  EXPECT_TRUE(PrepareLocalJob({}, /*model_file=*/"", &spec, &notes).ok());
   EXPECT_THAT(notes, ElementsAre(HasSubstr("a lost worker is left out")));
 }
 

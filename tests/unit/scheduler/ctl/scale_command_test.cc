@@ -14,6 +14,7 @@ JobStatus Job(JobState state, int had) {
   JobStatus job;
   job.set_job_id("j-0001");
   job.set_state(state);
+  job.mutable_spec()->mutable_resources()->set_workers(2);
   for (int i = 0; i < had; ++i) job.add_workers();
   return job;
 }
@@ -39,6 +40,9 @@ TEST(ScaleCommandTest, WhatFollowsIsSaid) {
             "job j-0001 waits, and begins with 3 workers");
   EXPECT_EQ(ScaleAnswer(Job(RUNNING, 2), Cluster(0), 2),
             "job j-0001 has 2 workers already; nothing changes");
+  // After a loss; it should have two, and would take one more.
+  EXPECT_EQ(ScaleAnswer(Job(RUNNING, 1), Cluster(0), 1),
+            "job j-0001 has 1 worker, and stays with that");
   EXPECT_EQ(ScaleAnswer(Job(RUNNING, 2), Cluster(0), 1),
             "job j-0001 has 2, and goes on with 1 worker from its next "
             "checkpoint on, which it writes now");
@@ -63,7 +67,7 @@ TEST(ScaleCommandTest, WhatWasSaidBeforeIsTakenBack) {
   JobStatus job = Job(RUNNING, 2);
   job.set_wanted_workers(4);
   EXPECT_EQ(ScaleAnswer(job, Cluster(1), 2),
-            "job j-0001 has 2 workers, and stays with them");
+            "job j-0001 has 2 workers, and stays with that");
 }
 
 TEST(ScaleCommandTest, AJobWithGpusTakesOnlyThose) {

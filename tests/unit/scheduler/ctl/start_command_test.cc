@@ -8,9 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/crc32c.h"
 #include "common/job/job_spec_validator.h"
+#include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/status_matchers.h"
+#include "tests/testing/temp_dir.h"
 
 namespace syncline::ctl {
 namespace {
@@ -223,6 +227,39 @@ TEST(StartCommandTest, WhatMakesItAnotherRunIsSaidAloud) {
   EXPECT_TRUE(CheckGoesOn(Spec(), other, &notes).ok());
   EXPECT_THAT(notes, ElementsAre(StartsWith("warning: compression is not that"),
                                  StartsWith("warning: wire_type is not that")));
+}
+
+// The rate would jump.
+TEST(StartCommandTest, AnotherLengthIsSaidWhereTheRateFollowsFromIt) {
+  JobSpec from = Spec();
+  from.mutable_learning_rate()->set_schedule(LearningRateSpec::COSINE);
+  JobSpec longer = from;
+  longer.mutable_training()->set_epochs(50);
+  std::vector<std::string> notes;
+  EXPECT_TRUE(CheckGoesOn(from, longer, &notes).ok());
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("learning_rate.total_clocks")));
+  notes.clear();
+  from.mutable_learning_rate()->set_total_clocks(90);
+  longer.mutable_learning_rate()->set_total_clocks(90);
+  EXPECT_TRUE(CheckGoesOn(from, longer, &notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+}
+
+TEST(StartCommandTest, AnotherModelFileIsSaid) {
+  const TempDir dir;
+  const std::string file = dir.File("model.onnx");
+  ASSERT_OK(WriteFileAtomically(file, "a model"));
+  JobStatus job = Job(RUNNING);
+  Artifact* const model = job.add_artifacts();
+  model->set_name("model.onnx");
+  model->set_crc32c(Crc32c("a model"));
+  EXPECT_EQ(OtherModelNote(file, CheckpointJobOf(job)), "");
+  model->set_crc32c(Crc32c("another one"));
+  EXPECT_THAT(OtherModelNote(file, CheckpointJobOf(job)),
+              AllOf(StartsWith("warning: "), HasSubstr(file),
+                    HasSubstr("model.freeze")));
+  EXPECT_EQ(OtherModelNote(file, CheckpointJobOf(Job(RUNNING))), "")
+      << "it is not known";
 }
 
 TEST(StartCommandTest, OnlyAJobThatHasEndedIsResumed) {
