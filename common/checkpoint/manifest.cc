@@ -312,7 +312,10 @@ absl::Status CheckSameModel(const CheckpointManifest& manifest,
                             const JobAssignment& assignment) {
   const auto differ = [](const auto&... what) {
     return absl::InvalidArgumentError(
-        absl::StrCat("it is of another model: ", what...));
+        absl::StrCat("it is of another model: ", what...,
+                     "; model.freeze and tables must be the same, too. Values "
+                     "go over by their names from a file that `synctl "
+                     "checkpoints export` writes: --weights FILE.safetensors"));
   };
   for (int i = 0;
        i < std::max(manifest.parameters_size(), assignment.parameters_size());

@@ -25,10 +25,17 @@ absl::Status ReplacePath(const std::string& path, DataSource* source) {
   const google::protobuf::FieldDescriptor* field = nullptr;
   if (set != nullptr) field = set->message_type()->FindFieldByName("path");
   if (field == nullptr) {
+    if (set == nullptr) {
+      return absl::InvalidArgumentError(
+          "--data: the job has no data.test; set it with --set, as in --set "
+          "data.test.idx.images=...");
+    }
     return absl::InvalidArgumentError(absl::StrCat(
-        "--data: ", set == nullptr ? "the job has no data.test" : set->name(),
-        set == nullptr ? "" : " has not one path",
-        "; set its fields with --set, as in --set data.test.idx.images=..."));
+        "--data: ", set->name(),
+        " has not one path; set its fields with --set "
+        "data.test.",
+        set->name(), ".", set->message_type()->field(0)->name(),
+        "=...; `synctl help job ", set->message_type()->name(), "` has them"));
   }
   google::protobuf::Message* const format =
       source->GetReflection()->MutableMessage(source, set);

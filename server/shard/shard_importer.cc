@@ -658,9 +658,14 @@ absl::Status ShardImporter::ReadRows(const ShardStateReader& reader,
   const size_t taken = taken_places_.size();
   const char* from = taken_rows_.data();
   if (options_.values_only) from = RowsThatBegin(from, taken);
-  SYNCLINE_RETURN_IF_ERROR(
-      Annotate(shard.ImportRows(taken, from, taken_places_.data()),
-               absl::StrCat(source_, ": ", config_->label)));
+  // The disk of this ps' tables is no fault of the checkpoint's.
+  if (const absl::Status taken_in =
+          shard.ImportRows(taken, from, taken_places_.data());
+      !taken_in.ok()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(source_, ": ", config_->label,
+                     ": its rows find no place here: ", taken_in.message()));
+  }
   return ReadGone(reader, gone, places + count);
 }
 

@@ -57,8 +57,8 @@ class ShardImporter {
   //   DataLoss            damaged, cut off, out of order, or twice
   //   InvalidArgument     of another model, optimizer or cut, or a block or
   //                       slot of another shard
-  //   ResourceExhausted   its rows find no room
-  //   Unavailable         the tables' disk, or the source
+  //   ResourceExhausted   its rows find no room, or the tables' disk fails
+  //   Unavailable         the source
   absl::Status Read(ShardStateSource* source, absl::Time now);
   // OK if all blocks and slots of the shard have come. Sets the counts.
   // Errors: DataLoss: names those that are missing.

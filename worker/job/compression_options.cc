@@ -14,8 +14,8 @@ namespace syncline::worker {
 
 namespace {
 
-// Those that the job has come to, and, with their defaults, those that its rules
-// lead to and that it tries.
+// Those that the job has come to, and, with their defaults, those that its
+// rules lead to and that it tries.
 std::vector<GradientCompression> LaterKinds(const JobSpec& spec,
                                             const RegimeSchedule& regimes) {
   std::vector<GradientCompression> kinds;
