@@ -19,6 +19,9 @@ namespace {
 
 // For repeats.
 constexpr size_t kResultsKept = 16;
+// In a folder that all share another ps may still be committing what the chief
+// has given up after half of this.
+constexpr absl::Duration kLateCommitMax = absl::Minutes(10);
 // A caller of AwaitCheckpoint whose time is over asks again at once.
 constexpr absl::Duration kAsksAgainWithin = absl::Seconds(10);
 
@@ -48,6 +51,7 @@ ShardCheckpoints::ShardCheckpoints(const Options& options, const Shard& shard,
       blocks_(BlockOptions(options, *shard.config), &shard.executor->dense(),
               CopyReserve(BlockFloats(shard.executor->dense()),
                           options.copy_bytes)),
+      uncommitted_(options.is_shared ? kLateCommitMax : absl::ZeroDuration()),
       chain_(shard.layout->tables().empty()
                  ? 1
                  : std::max<uint32_t>(options.full_tables_every, 1)),
@@ -281,7 +285,7 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
   SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(options_.folder)));
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointSynced));
   whole = true;
-  last_written_ = written.path();
+  uncommitted_.Add(written.path(), MonotonicNow());
   chain_.OnWritten(plan.older, {.folder = written.path(),
                                 .file = {.cut_id = snapshot->cut_id,
                                          .bytes = written.bytes(),
@@ -321,15 +325,17 @@ CheckpointChain::Plan ShardCheckpoints::PlanChain(bool is_committed,
 
 // The chief begins a checkpoint once it has committed the one before, or given
 // it up because another ps' disk was full: parts of those must not fill this
-// disk. In a folder that all share another ps may still be committing it.
+// disk.
 void ShardCheckpoints::RemoveUncommitted() {
-  const std::string path = std::exchange(last_written_, "");
-  uint32_t crc32c = 0;
-  if (path.empty() || options_.is_shared ||
-      !absl::IsNotFound(ReadManifest(path, &crc32c).status())) {
-    return;
+  const auto has_manifest = [](const std::string& folder) {
+    uint32_t crc32c = 0;
+    return !absl::IsNotFound(ReadManifest(folder, &crc32c).status());
+  };
+  for (const std::string& folder :
+       uncommitted_.TakeLeft(MonotonicNow(), has_manifest)) {
+    RemoveShardFiles(folder,
+                     ShardFileName(shard_.config->shard, options_.shards));
   }
-  RemoveShardFiles(path, ShardFileName(shard_.config->shard, options_.shards));
 }
 
 absl::Status ShardCheckpoints::WriteTables(Snapshot* snapshot,

@@ -21,6 +21,7 @@
 #include "common/system/thread_pool.h"
 #include "common/update/snapshot_blocks.h"
 #include "proto/parameter_server.pb.h"
+#include "server/checkpoint/uncommitted_parts.h"
 #include "server/lanes/lanes.h"
 #include "server/shard/job_config.h"
 #include "server/shard/lane_executor.h"
@@ -190,8 +191,7 @@ class ShardCheckpoints final : public SnapshotTaker {
   std::vector<std::vector<BlockIndex>> lane_blocks_;  // by lane
   SnapshotBlocks blocks_;
 
-  // The writer's: the folder of the latest part on disk; empty: none.
-  std::string last_written_;
+  UncommittedParts uncommitted_;  // the writer's
   CheckpointChain chain_;
   bool told_unlinked_ = false;  // why a checkpoint has all rows
   mutable Mutex mu_;
