@@ -244,7 +244,10 @@ std::string WrittenText(const CheckpointExport& options) {
   return absl::StrCat(
       "written; the rows of ",
       FormatAmount(static_cast<uint64_t>(manifest->tables_size()), "table"),
-      " are in ", (fs::path(options.output).parent_path() / "tables").string());
+      " are in ", (fs::path(options.output).parent_path() / "tables").string(),
+      absl::EndsWith(options.output, kModelEnding)
+          ? ", and the model takes them as an input of the table's name"
+          : "");
 }
 
 // Prints what was done, or why it was not.
