@@ -74,6 +74,20 @@ absl::Status ChangeStrategy(const JobSpec& spec, const Regime& current,
                    "keep them"));
 }
 
+// How gradients travel to the ps changes while they do, and their strategy
+// stays.
+absl::Status CheckThroughPs(absl::string_view field, const Regime& current,
+                            const Regime& next) {
+  if (StrategyOf(next) != StrategyOf(current)) {
+    return Refuse(field,
+                  "changes alone: change the strategy before or after it");
+  }
+  if (StrategyOf(current) == PARAMETER_SERVER) return absl::OkStatus();
+  return Refuse(field, absl::StrCat("changes while the job trains by "
+                                    "PARAMETER_SERVER, and it trains by ",
+                                    Strategy_Name(StrategyOf(current))));
+}
+
 WireType Known(WireType type) {
   return type == WIRE_TYPE_UNSPECIFIED ? WIRE_FLOAT32 : type;
 }
@@ -96,16 +110,7 @@ absl::Status ChangeWireType(const JobSpec& spec, const Regime& current,
   if (type != WIRE_FLOAT32 && type != WIRE_BFLOAT16 && type != WIRE_FLOAT16) {
     return Refuse("wire_type", absl::StrCat(type, " is none"));
   }
-  if (!same_strategy) {
-    return Refuse("wire_type",
-                  "changes alone: change the strategy before or after it");
-  }
-  if (StrategyOf(current) != PARAMETER_SERVER) {
-    return Refuse("wire_type",
-                  absl::StrCat("changes while the job trains by "
-                               "PARAMETER_SERVER, and it trains by ",
-                               Strategy_Name(StrategyOf(current))));
-  }
+  SYNCLINE_RETURN_IF_ERROR(CheckThroughPs("wire_type", current, *next));
   if (type == WIRE_FLOAT32 && Known(spec.wire_type()) != WIRE_FLOAT32) {
     return Refuse(
         "wire_type",
@@ -176,16 +181,7 @@ absl::Status ChangeCompression(const JobSpec& spec, const Regime& current,
                                " is none that a running job can change to; "
                                "expected NONE, INT8, TOP_K or TERNGRAD"));
   }
-  if (!same_strategy) {
-    return Refuse("compression",
-                  "changes alone: change the strategy before or after it");
-  }
-  if (StrategyOf(current) != PARAMETER_SERVER) {
-    return Refuse("compression",
-                  absl::StrCat("changes while the job trains by "
-                               "PARAMETER_SERVER, and it trains by ",
-                               Strategy_Name(StrategyOf(current))));
-  }
+  SYNCLINE_RETURN_IF_ERROR(CheckThroughPs("compression", current, *next));
   // With the job's own fraction and block size, where they are of this kind.
   JobSpec job;
   job.mutable_compression()->set_kind(kind);

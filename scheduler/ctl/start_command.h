@@ -44,9 +44,9 @@ struct CheckpointJob {
   uint32_t model_crc32c = 0;  // of its model's file; 0: not known
 };
 CheckpointJob CheckpointJobOf(const JobStatus& job);
-// What is to be said if `model_file` is not that job's model; else empty. A
-// checkpoint has the parameters that are trained, and neither the graph nor the
-// others.
+// A warning if `model_file` is not that job's model; else empty. A checkpoint
+// has the parameters that are trained, and neither the graph nor the others.
+// Reads the file, up to kModelBytesMax; one that cannot be read has no warning.
 std::string OtherModelNote(const std::string& model_file,
                            const CheckpointJob& of);
 

@@ -94,19 +94,18 @@ absl::Status ConsistencyController::CheckRegimeCut(
         options_.label, ": a regime from clock ", regime->first_clock,
         " with another group size: that does not change while a job runs"));
   }
-  if (regime->wire_type != last.wire_type &&
+  // How gradients travel, where that changes; null: it does not.
+  const char* const change = regime->wire_type != last.wire_type ? "wire type"
+                             : regime->compression != last.compression
+                                 ? "compression"
+                                 : nullptr;
+  if (change != nullptr &&
       (regime->strategy != last.strategy || !last.has_ps())) {
     return absl::InvalidArgumentError(absl::StrCat(
         options_.label, ": a regime from clock ", regime->first_clock,
-        " with another wire type: that changes while the job trains through "
-        "the ps, and its strategy stays"));
-  }
-  if (regime->compression != last.compression &&
-      (regime->strategy != last.strategy || !last.has_ps())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        options_.label, ": a regime from clock ", regime->first_clock,
-        " with another compression: that changes while the job trains through "
-        "the ps, and its strategy stays"));
+        " with another ", change,
+        ": that changes while the job trains through the ps, and its strategy "
+        "stays"));
   }
   if (regime->strategy != last.strategy &&
       (!regime->sync() || !last.sync() || options_.slot_count > 0 ||

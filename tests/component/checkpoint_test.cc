@@ -461,6 +461,18 @@ TEST_F(CheckpointFailureTest, AnotherNumberOfWorkersGoesOnInSync) {
   ASSERT_NO_FATAL_FAILURE(workers.Run(clock_, clock_ + 2));
 }
 
+// The job begins at clock 0, with the values of the checkpoint alone.
+void BeginWithValuesOf(const CheckpointInfo& info,
+                       PsFixture::Options* options) {
+  options->start_from = info;
+  options->spec = [base = options->spec, info](JobSpec* spec) {
+    base(spec);
+    spec->mutable_start()->set_checkpoint(info.path());
+    spec->mutable_start()->set_weights_only(true);
+    spec->mutable_start()->set_manifest_crc32c(info.manifest_crc32c());
+  };
+}
+
 TEST_F(CheckpointRowsTest, ValuesAloneAreAJobThatBegins) {
   const auto info = Checkpoint(5);
   ASSERT_OK(info.status());
@@ -471,13 +483,7 @@ TEST_F(CheckpointRowsTest, ValuesAloneAreAJobThatBegins) {
                                /*workers=*/1),
                           OptimizerSpec::ROW_WISE_ADAGRAD)};
   fresh.options.ps_count = 2;
-  fresh.options.start_from = *info;
-  fresh.options.spec = [base = fresh.options.spec, info](JobSpec* spec) {
-    base(spec);
-    spec->mutable_start()->set_checkpoint(info->path());
-    spec->mutable_start()->set_weights_only(true);
-    spec->mutable_start()->set_manifest_crc32c(info->manifest_crc32c());
-  };
+  BeginWithValuesOf(*info, &fresh.options);
   PsFixture second(fresh.options);
   ASSERT_OK(second.opened());
   Workers others(fresh, &second);
@@ -516,13 +522,7 @@ TEST_F(CheckpointRowsTest, ValuesAloneAreThoseOfRowsThatLive) {
                       OptimizerSpec::ROW_WISE_ADAGRAD, [](TableSpec* table) {
                         table->mutable_expiry()->set_unseen_clocks(1);
                       })};
-  fresh.options.start_from = *info;
-  fresh.options.spec = [base = fresh.options.spec, info](JobSpec* spec) {
-    base(spec);
-    spec->mutable_start()->set_checkpoint(info->path());
-    spec->mutable_start()->set_weights_only(true);
-    spec->mutable_start()->set_manifest_crc32c(info->manifest_crc32c());
-  };
+  BeginWithValuesOf(*info, &fresh.options);
   PsFixture second(fresh.options);
   ASSERT_OK(second.opened());
   Workers others(fresh, &second);

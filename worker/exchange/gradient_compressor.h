@@ -78,9 +78,8 @@ class GradientCompressor {
                                uint32_t shard);
 
   // Steps behind the one that was begun last are compressed so, kNone: not at
-  // all. What is kept of their gradients stays, and memory is taken for what
-  // the new kind keeps. Without effect if nothing differs. REQUIRES: kDgc is
-  // neither begun nor ended.
+  // all. Residuals stay, and memory is taken for those of the new kind. Without
+  // effect if nothing differs. REQUIRES: kDgc is neither begun nor ended.
   void Follow(const GradientCompression& compression, bool may_be_undone);
 
   // Before the first tensor of a step with `samples` > 0. Without effect if

@@ -65,7 +65,7 @@ uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
       CompressorOptionsOf(spec, regimes, training, /*rank=*/0);
   const GradientCompression first = options.compression;
   const std::vector<GradientCompression> later = LaterKinds(spec, regimes);
-  // What was kept is sent whole by the first step of a kind that keeps nothing.
+  // The first step of a kind without residuals sends those of the kind before.
   options.sends_non_finite |= absl::c_any_of(later, [](const auto& kind) {
     return kind.any() && !kind.has_residuals();
   });
