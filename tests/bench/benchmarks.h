@@ -24,8 +24,8 @@ struct BenchOptions {
   bool observed = false;
   // `regime`: MiB of values of the job whose regime changes.
   int64_t state_mib = 256;
-  // Of `sparse`, `step`, `collective`, `strategies`, `regime` and
-  // `compressed`: only what has this in its name.
+  // Of `sparse`, `step`, `collective`, `strategies`, `regime`, `compressed` and
+  // `failover`: only what has this in its name.
   std::string only = {};
   // How long `spill` goes on after it has measured.
   int seconds = 120;
@@ -81,6 +81,10 @@ absl::Status RunCollectiveBench(const BenchOptions& options, Report* report);
 // A checkpoint of a shard against the same bytes written and synced; a restore
 // into two ps against reading them.
 absl::Status RunCheckpointBench(const BenchOptions& options, Report* report);
+
+// A job with checkpoints against one without, and how long a job is held up by
+// the loss of a worker and of a ps; daemons of their own.
+absl::Status RunFailoverBench(const BenchOptions& options, Report* report);
 
 // The cost of idle members to a scheduler: its control loop with real messages,
 // and no gRPC.

@@ -26,6 +26,7 @@
 #include "common/wire/table_map.h"
 #include "server/checkpoint/restore.h"
 #include "tests/bench/benchmarks.h"
+#include "tests/bench/cold_read.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/temp_dir.h"
 
@@ -116,29 +117,6 @@ absl::StatusOr<double> WriteAndSync(const std::string& path, uint64_t bytes,
     bytes -= static_cast<uint64_t>(written);
   }
   if (fsync(file.get()) != 0) return FileError(errno, "sync", path);
-  return absl::ToDoubleSeconds(absl::Now() - begin);
-}
-
-absl::Status DropCache(const std::string& path) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return FileError(errno, "open", path);
-  if (posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED) == 0) {
-    return absl::OkStatus();
-  }
-  return FileError(errno, "drop the cache of", path);
-}
-
-absl::StatusOr<double> ReadCold(const std::string& path, std::string* piece) {
-  SYNCLINE_RETURN_IF_ERROR(DropCache(path));
-  const absl::Time begin = absl::Now();
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return FileError(errno, "open", path);
-  posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  while (true) {
-    const ssize_t got = read(file.get(), piece->data(), piece->size());
-    if (got < 0) return FileError(errno, "read", path);
-    if (got == 0) break;
-  }
   return absl::ToDoubleSeconds(absl::Now() - begin);
 }
 
@@ -285,7 +263,7 @@ absl::Status RunCheckpointBench(const BenchOptions& options, Report* report) {
     two.server(rank).CloseJob(two.assignment().job_id(), "measured later");
   }
   const std::string plain = dir.File("plain");
-  std::string piece(kPieceBytes, 'x');
+  const std::string piece(kPieceBytes, 'x');
   for (int i = -1; i < options.repetitions; ++i) {
     const uint64_t cut_id = static_cast<uint64_t>(i) + 2;
     const absl::Time begin = absl::Now();
@@ -303,7 +281,7 @@ absl::Status RunCheckpointBench(const BenchOptions& options, Report* report) {
     SYNCLINE_RETURN_IF_ERROR(WriteManifest(folder, encoded));
     const std::string file =
         absl::StrCat(folder, "/", manifest.shards(0).file());
-    SYNCLINE_ASSIGN_OR_RETURN(const double cold, ReadCold(file, &piece));
+    SYNCLINE_ASSIGN_OR_RETURN(const double cold, ReadCold(file));
     SYNCLINE_RETURN_IF_ERROR(DropCache(file));
     SYNCLINE_ASSIGN_OR_RETURN(
         const double restored,

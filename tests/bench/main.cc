@@ -60,6 +60,10 @@ constexpr Benchmark kBenchmarks[] = {
      "a checkpoint against the same bytes written and synced; a restore into "
      "two ps against reading them; one of changed rows against one of all",
      RunCheckpointBench},
+    {"failover",
+     "training with a checkpoint every 30 s against none; how long a job is "
+     "held up by the loss of a worker and of a ps",
+     RunFailoverBench},
     {"step", "one training step on this machine against PyTorch's",
      RunStepBench},
     {"scheduler",
@@ -100,8 +104,8 @@ int Main(int argc, char** argv) {
                "against none of these");
   app.add_option(
       "--only", options.only,
-      "sparse, step, collective, strategies, regime, compressed: only "
-      "what has this in its name");
+      "sparse, step, collective, strategies, regime, compressed, failover: "
+      "only what has this in its name");
   app.add_option("--state-mib", options.state_mib,
                  "regime: MiB of values whose job changes its regime")
       ->check(CLI::Range(1, 65536))
