@@ -136,9 +136,12 @@ bool OutlivesWorkers(const JobSpec& spec) {
     if (!by_ps(rule.then().strategy())) return false;
   }
   if (!by_ps(spec.strategy())) return false;
-  // Within a step they wait for all workers; the loss scale follows what all
-  // have skipped.
-  return !training.sync_batch_statistics() && spec.precision() != FLOAT16;
+  // Within a step statistics wait for all workers. In SYNC the loss scale
+  // follows what the shards have skipped, which is the same to all that are
+  // left; with leased data each worker has a scale of its own, the lost one
+  // too.
+  return !training.sync_batch_statistics() &&
+         (spec.precision() != FLOAT16 || !LeasesData(spec));
 }
 
 int64_t LargestShare(const JobSpec& spec) {

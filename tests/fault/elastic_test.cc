@@ -264,6 +264,38 @@ TEST_F(ElasticTest, TheStrategyOfAJobThatOutlivesWorkersChangesBothWays) {
   ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));
 }
 
+// The scale doubles after four steps that did not overflow, so that many do.
+TEST_F(ElasticTest, TheOthersKeepOneLossScaleWhenAWorkerIsLost) {
+  JobSpec job = Job("scaled", PARAMETER_SERVER, 3);
+  job.mutable_resources()->set_min_workers(1);
+  job.mutable_restart()->set_max(1);
+  job.set_precision(FLOAT16);
+  job.mutable_loss_scale()->set_window(4);
+  const std::string id = Submit(job);
+  ASSERT_OK_AND_ASSIGN(const JobStatus before,
+                       cluster_.WaitForClock(id, 100, kPatience));
+  cluster_.daemon("worker-1").Signal(SIGKILL);
+  const JobStatus end = End(id);
+  EXPECT_EQ(end.attempt(), 1u);
+  ASSERT_EQ(end.lost_workers_size(), 1);
+  std::vector<uint64_t> overflowed;
+  std::vector<double> scales;
+  for (const WorkerProgress& worker : end.progress().workers()) {
+    if (worker.rank() == end.lost_workers(0).rank()) continue;
+    overflowed.push_back(worker.overflowed_steps());
+    scales.push_back(worker.loss_scale());
+  }
+  ASSERT_EQ(scales.size(), 2u);
+  EXPECT_EQ(overflowed[0], overflowed[1]);
+  EXPECT_EQ(scales[0], scales[1]);
+  EXPECT_GT(overflowed[0], before.progress().workers(0).overflowed_steps());
+  // The last one changes no scale any more.
+  EXPECT_LE(end.progress().skipped_clocks() - overflowed[0], 1u);
+  EXPECT_LT(end.evaluations().rbegin()->loss(), 0.5 * std::log(10));
+  ASSERT_OK(cluster_.StartDaemon("worker-1"));
+  ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));
+}
+
 // Of 240 samples an epoch has 20 clocks of 12. What a lost worker had of the
 // open clock may be lost, and then the others' part weighs more there; nothing
 // else differs.

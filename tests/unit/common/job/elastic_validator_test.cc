@@ -150,7 +150,7 @@ TEST(ElasticValidatorTest, WhichJobsTrainOnWithoutAWorker) {
   EXPECT_FALSE(outlives("resources { min_workers: 3 }"));
   EXPECT_FALSE(outlives("resources { max_workers: 5 }"));
   EXPECT_FALSE(outlives("resources { min_workers: 1 } strategy: ALL_REDUCE"));
-  EXPECT_FALSE(outlives("resources { min_workers: 1 } precision: FLOAT16"));
+  EXPECT_TRUE(outlives("resources { min_workers: 1 } precision: FLOAT16"));
   EXPECT_FALSE(
       outlives("resources { min_workers: 1 } "
                "training { sync_batch_statistics: true }"));
