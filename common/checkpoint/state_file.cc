@@ -11,6 +11,9 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/fault_points.h"
 #include "common/base/status_macros.h"
@@ -23,6 +26,8 @@ namespace {
 
 // Large enough for a disk, or a server of files, to work at its full speed.
 constexpr size_t kBufferBytes = 4 << 20;
+// How soon a file that is given up while the disk takes a piece ends.
+constexpr absl::Duration kAskPeriod = absl::Milliseconds(100);
 
 // Reads of less go through a buffer of this size. A record that is passed over
 // costs one of them, for its frame and meta.
@@ -38,7 +43,7 @@ absl::Status DiskError(int error_number, absl::string_view verb,
 // --- Sink --------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
-    const std::string& path, std::function<absl::Status()> go_on) {
+    const std::string& path, const Options& options) {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointCreate));
   // A file of that name that another checkpoint needs stays as it is there.
   struct stat there;
@@ -49,17 +54,21 @@ absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
   FileDescriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return DiskError(errno, "create", path);
-  return absl::WrapUnique(
-      new StateFileSink(path, std::move(file), std::move(go_on)));
+  return absl::WrapUnique(new StateFileSink(path, std::move(file), options));
 }
 
 StateFileSink::StateFileSink(const std::string& path, FileDescriptor file,
-                             std::function<absl::Status()> go_on)
-    : path_(path), go_on_(std::move(go_on)), file_(std::move(file)) {
+                             const Options& options)
+    : path_(path),
+      options_(options),
+      file_(std::move(file)),
+      thread_("checkpoint-disk", 1) {
   buffer_.reserve(kBufferBytes);
+  piece_.reserve(kBufferBytes);
 }
 
 StateFileSink::~StateFileSink() {
+  thread_.Stop();
   if (!finished_) unlink(path_.c_str());
 }
 
@@ -79,28 +88,57 @@ absl::Status StateFileSink::Append(absl::string_view head,
 }
 
 absl::Status StateFileSink::Flush() {
-  if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
-  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointWrite));
-  SYNCLINE_RETURN_IF_ERROR(Write(buffer_));
+  SYNCLINE_RETURN_IF_ERROR(AwaitDisk());
+  piece_.swap(buffer_);
   buffer_.clear();
+  {
+    MutexLock lock(&mu_);
+    writes_ = true;
+  }
+  const bool queued = thread_.TrySubmit([this] {
+    const absl::Status written = WritePiece();
+    MutexLock lock(&mu_);
+    disk_ = written;
+    writes_ = false;
+    taken_.SignalAll();
+  });
+  SYNCLINE_CHECK(queued);
+  return absl::OkStatus();
+}
+
+absl::Status StateFileSink::AwaitDisk() {
+  const absl::Time deadline = MonotonicNow() + options_.piece_wait_max;
+  while (true) {
+    if (options_.go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(options_.go_on());
+    MutexLock lock(&mu_);
+    if (!writes_) return disk_;
+    const absl::Time now = MonotonicNow();
+    if (now >= deadline) {
+      return absl::UnavailableError(absl::StrCat(
+          path_, ": the disk hangs: it has not taken ", piece_.size(),
+          " bytes in ", absl::FormatDuration(options_.piece_wait_max)));
+    }
+    taken_.WaitUntil(&mu_, std::min(deadline, now + kAskPeriod));
+  }
+}
+
+absl::Status StateFileSink::WritePiece() {
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointWrite));
+  for (absl::string_view rest = piece_; !rest.empty();) {
+    const ssize_t written = write(file_.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return DiskError(errno, "write", path_);
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
   // The disk begins while what follows is copied. Only a hint: fsync waits for
   // all of it.
   sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   return absl::OkStatus();
 }
 
-absl::Status StateFileSink::Write(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return DiskError(errno, "write", path_);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status StateFileSink::Finish() {
   SYNCLINE_RETURN_IF_ERROR(Flush());
+  SYNCLINE_RETURN_IF_ERROR(AwaitDisk());
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointSync));
   if (fsync(file_.get()) != 0) return DiskError(errno, "sync", path_);
   // Some file systems tell only now that the disk is full.

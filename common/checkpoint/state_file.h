@@ -7,25 +7,38 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/state/shard_state_stream.h"
 #include "common/system/file_descriptor.h"
+#include "common/system/thread_pool.h"
 
 namespace syncline {
 
 // A shard's state on its way into a file of its own: written from its beginning
-// to its end, in pieces of some MiB, and synced. The file is removed unless it
-// was finished. Thread-compatible.
+// to its end, in pieces of some MiB, and synced. A thread of the file's writes
+// a piece while the next one is appended; so a disk that hangs holds up whoever
+// appends for a bounded time. The file is removed unless it was finished.
+// Thread-compatible.
 //
 // Errors: ResourceExhausted: the disk is full, or a quota; Unavailable: any
-// other error of the disk. They name the path.
+// other error of the disk, or it hangs. They name the path.
 class StateFileSink final : public ShardStateSink {
  public:
-  // `go_on` is asked before each write; its error ends the file. May be null.
+  struct Options {
+    // Asked before each piece, and while the disk takes one; its error ends the
+    // file. May be null; from the caller's thread.
+    std::function<absl::Status()> go_on = nullptr;
+    // The disk takes a piece within it, or it hangs.
+    absl::Duration piece_wait_max = absl::Seconds(60);
+  };
   static absl::StatusOr<std::unique_ptr<StateFileSink>> Create(
-      const std::string& path, std::function<absl::Status()> go_on);
+      const std::string& path, const Options& options);
+  // Waits until the disk has taken or refused its piece, or for ever.
   ~StateFileSink() override;
   StateFileSink(const StateFileSink&) = delete;
   StateFileSink& operator=(const StateFileSink&) = delete;
@@ -40,17 +53,28 @@ class StateFileSink final : public ShardStateSink {
 
  private:
   StateFileSink(const std::string& path, FileDescriptor file,
-                std::function<absl::Status()> go_on);
-  absl::Status Write(absl::string_view bytes);
-  absl::Status Flush();
+                const Options& options);
+  // Gives buffer_ to the disk's thread.
+  absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_);
+  // Until the disk has taken the piece that it was given. Errors: the disk's.
+  absl::Status AwaitDisk() ABSL_LOCKS_EXCLUDED(mu_);
+  // On the disk's thread.
+  absl::Status WritePiece();
 
   const std::string path_;
-  const std::function<absl::Status()> go_on_;
+  const Options options_;
   FileDescriptor file_;
   std::string buffer_;
   uint64_t bytes_ = 0;
   uint32_t crc32c_ = 0;
   bool finished_ = false;
+
+  std::string piece_;  // the disk's thread's while writes_
+  Mutex mu_;
+  CondVar taken_;
+  bool writes_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status disk_ ABSL_GUARDED_BY(mu_);
+  ThreadPool thread_;  // last: it uses the rest
 };
 
 // A shard's state in a file, of which the size and the checksum are known. What

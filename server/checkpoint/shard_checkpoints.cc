@@ -145,13 +145,18 @@ void ShardCheckpoints::OnSnapshot(uint64_t cut_id,
   while (!snapshot->lane_done[lane] &&
          (snapshot->status.ok() || snapshot->in_lane == lane)) {
     const absl::Time now = MonotonicNow();
-    if (!snapshot->is_written && now >= began + options_.push_wait_max) {
+    // While the rows of a lane are read, the file has a deadline of its own.
+    if (snapshot->in_lane < 0 &&
+        now >= std::max(began, snapshot->left_lane) + options_.push_wait_max) {
       GiveUp(snapshot.get(),
-             absl::UnavailableError(
-                 absl::StrCat(shard_.config->label, ": the checkpoint of cut ",
-                              cut_id, " was not begun in ",
-                              absl::FormatDuration(options_.push_wait_max),
-                              ": the disk holds up the one before")));
+             absl::UnavailableError(absl::StrCat(
+                 shard_.config->label, ": the checkpoint of cut ", cut_id,
+                 " was not begun in ",
+                 absl::FormatDuration(options_.push_wait_max),
+                 snapshot->is_written ? ": the disk hangs, in the folder "
+                                      : ": the disk holds up the one before, "
+                                        "in the folder ",
+                 options_.folder)));
     }
     lane_moved_.WaitUntil(&mu_, now + absl::Seconds(1));
   }
@@ -178,11 +183,15 @@ absl::StatusOr<int> ShardCheckpoints::EnterLane(Snapshot* snapshot) {
   }
 }
 
-void ShardCheckpoints::LeaveLane(Snapshot* snapshot, int lane) {
+void ShardCheckpoints::LeaveLane(Snapshot* snapshot, int lane,
+                                 const absl::Status& written) {
   MutexLock lock(&mu_);
   snapshot->in_lane = -1;
+  snapshot->left_lane = MonotonicNow();
   snapshot->lane_done[lane] = true;
   lane_moved_.SignalAll();
+  // Lanes go on at once: where the disk hangs, the file's end takes long.
+  if (!written.ok()) GiveUp(snapshot, written);
 }
 
 // --- The writer --------------------------------------------------------------
@@ -264,7 +273,8 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
         const std::unique_ptr<StateFileSink> file,
         StateFileSink::Create(
             absl::StrCat(written.path(), "/", written.file()),
-            [this, snapshot] { return StatusOf(*snapshot); }));
+            {.go_on = [this, snapshot] { return StatusOf(*snapshot); },
+             .piece_wait_max = options_.push_wait_max}));
     // The lane whose rows are written stands still.
     ShardExporter exporter(
         shard_.config, shard_.layout, shard_.executor, shard_.lanes,
@@ -344,7 +354,7 @@ absl::Status ShardCheckpoints::WriteTables(Snapshot* snapshot,
   for (size_t i = 0; i < lane_blocks_.size(); ++i) {
     SYNCLINE_ASSIGN_OR_RETURN(const int lane, EnterLane(snapshot));
     const absl::Status written = exporter->AddTables(lane);
-    LeaveLane(snapshot, lane);
+    LeaveLane(snapshot, lane, written);
     SYNCLINE_RETURN_IF_ERROR(written);
   }
   return absl::OkStatus();

@@ -60,7 +60,8 @@ class ShardCheckpoints final : public SnapshotTaker {
     uint64_t keep_every = 0;
     uint32_t full_tables_every = 1;           // as CheckpointSpec's
     std::optional<uint64_t> copy_bytes = {};  // as CheckpointSpec's
-    // How long a push may wait for the disk before the snapshot is given up.
+    // How long a push or a lane may wait for the disk before the snapshot is
+    // given up.
     absl::Duration push_wait_max = absl::Seconds(60);
     // How long lanes may take to come to the cut.
     absl::Duration lane_wait_max = absl::Minutes(10);
@@ -143,6 +144,7 @@ class ShardCheckpoints final : public SnapshotTaker {
     std::vector<bool> lane_came;
     std::vector<bool> lane_done;
     int in_lane = -1;  // whose rows the writer reads
+    absl::Time left_lane = absl::InfinitePast();
   };
   struct Waiter {
     uint64_t token = 0;
@@ -167,9 +169,10 @@ class ShardCheckpoints final : public SnapshotTaker {
   absl::Status WriteTables(Snapshot* snapshot, ShardExporter* exporter);
   absl::Status WriteBlocks(const Snapshot& snapshot, ShardExporter* exporter);
   // The next lane whose rows are to be written; it stands still until
-  // LeaveLane.
+  // LeaveLane. An error gives the snapshot up.
   absl::StatusOr<int> EnterLane(Snapshot* snapshot) ABSL_LOCKS_EXCLUDED(mu_);
-  void LeaveLane(Snapshot* snapshot, int lane) ABSL_LOCKS_EXCLUDED(mu_);
+  void LeaveLane(Snapshot* snapshot, int lane, const absl::Status& written)
+      ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<CommitCheckpointResponse> CommitNow(
       const std::string& manifest);
 

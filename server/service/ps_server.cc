@@ -137,6 +137,7 @@ class PsServerImpl final : public PsServer {
              .bytes_max = options.shared_memory_bytes,
              .boot_id = options.boot_id.empty() ? BootId() : options.boot_id}),
         checkpoint_dir_(options.checkpoint_dir),
+        checkpoint_wait_max_(options.checkpoint_wait_max),
         on_unreachable_(options.on_unreachable),
         snapshot_taker_(options.snapshot_taker),
         spill_dir_(options.table_disk_bytes > 0 ? options.spill_dir : ""),
@@ -246,6 +247,7 @@ class PsServerImpl final : public PsServer {
   const std::shared_ptr<BufferPool> buffers_;
   SharedRegions shared_;
   const std::string checkpoint_dir_;
+  const absl::Duration checkpoint_wait_max_;
   const NormAllReduce::OnUnreachable on_unreachable_;
   const std::function<std::shared_ptr<SnapshotTaker>(const std::string& job_id)>
       snapshot_taker_;
@@ -523,6 +525,7 @@ absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
   options.keep_every = spec.keep_every();
   options.full_tables_every = std::max<uint32_t>(spec.full_tables_every(), 1);
   options.copy_bytes = CopyLimit(spec);
+  options.push_wait_max = checkpoint_wait_max_;
   if (const auto free = FreeDiskBytes(folder); !free.ok()) {
     return absl::UnavailableError(
         absl::StrCat(config.label, ": ",

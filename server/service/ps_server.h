@@ -43,6 +43,9 @@ class PsServer {
     // Of jobs whose checkpoints name no folder; each gets one below it. Empty:
     // such jobs are refused.
     std::string checkpoint_dir = {};
+    // How long a push or a lane may wait for the disk of a checkpoint before
+    // that is given up.
+    absl::Duration checkpoint_wait_max = absl::Seconds(60);
     uint64_t table_disk_bytes = 0;  // 0: rows stay in memory
     std::string spill_dir = {};     // where; needed with table_disk_bytes
     // Payloads of workers on this host may be in memory of theirs that this

@@ -35,6 +35,7 @@ namespace syncline {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -274,6 +275,34 @@ TEST(CheckpointWhileItIsWrittenTest, RowsOfTablesAreThoseOfTheCut) {
   workers.Run(3, 8);
   reader.join();
   EXPECT_TRUE(ContentsOf({written}) == expected);
+}
+
+// Lanes are those of all jobs of a ps.
+TEST(CheckpointWhileItIsWrittenTest, RowsDoNotWaitForADiskThatHangs) {
+  const TempDir dir;
+  Case one{"", WithRows(Base(ConsistencySpec::ASYNC, OptimizerSpec::ADAM),
+                        OptimizerSpec::ROW_WISE_ADAGRAD)};
+  one.options = WithCheckpoints(one.options, dir.path());
+  one.options.checkpoint_wait_max = absl::Milliseconds(200);
+  PsFixture fixture(one.options);
+  Workers workers(one, &fixture);
+  Chief chief(&fixture);
+  ASSERT_NO_FATAL_FAILURE(workers.Init());
+  ASSERT_NO_FATAL_FAILURE(workers.Run(0, 3));
+  HeldFile held(
+      absl::StrCat(FolderOf(dir.path(), 5, 3), "/", ShardFileName(0, 1)));
+  ASSERT_OK(chief.BeginCut(5, {3, 3}));
+  ASSERT_OK(workers.worker(0).plain().EndCut(5));
+  ASSERT_NO_FATAL_FAILURE(workers.Run(3, 8));
+  held.LetGo();
+  const absl::Status hung = chief.Await(0, 5).status();
+  EXPECT_EQ(hung.code(), absl::StatusCode::kUnavailable) << hung;
+  EXPECT_THAT(std::string(hung.message()),
+              AllOf(HasSubstr("was not begun in 200ms: the disk hangs"),
+                    HasSubstr(dir.path())));
+  ASSERT_OK(chief.BeginCut(6, {8, 8}));
+  ASSERT_OK(workers.worker(0).plain().EndCut(6));
+  ASSERT_OK(chief.Finish(6, {8, 8}).status());
 }
 
 // --- What does not come to its end -------------------------------------------

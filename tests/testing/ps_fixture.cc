@@ -54,6 +54,7 @@ PsFixture::PsFixture(const Options& options) {
     ps.table_disk_bytes = options.table_disk_bytes;
     ps.spill_dir = options.spill_dir;
     ps.checkpoint_dir = CheckpointDir(options, rank);
+    ps.checkpoint_wait_max = options.checkpoint_wait_max;
     if (options.snapshot_taker != nullptr) {
       ps.snapshot_taker = [taker = options.snapshot_taker,
                            rank](const std::string&) { return taker(rank); };

@@ -4,15 +4,22 @@
 
 #include "common/checkpoint/state_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "common/checkpoint/manifest.h"
 #include "common/system/file.h"
+#include "common/system/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/status_matchers.h"
@@ -21,6 +28,7 @@
 namespace syncline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr size_t kBytes = 9'000'001;  // more than two buffers
@@ -48,7 +56,7 @@ absl::StatusOr<std::string> ReadAll(StateFileSource* source, size_t step) {
 TEST(StateFileTest, WhatIsAppendedIsRead) {
   const TempDir dir;
   const std::string path = dir.File("state");
-  auto sink = StateFileSink::Create(path, nullptr);
+  auto sink = StateFileSink::Create(path, {});
   ASSERT_OK(sink.status());
   const std::string bulk = Bulk();
   ASSERT_OK((*sink)->Append("head", bulk));
@@ -75,7 +83,7 @@ TEST(StateFileTest, AFileThatAnotherCheckpointNeedsIsNotWrittenOver) {
   const std::string link = OlderStateFile(path, 0xbeef);
   EXPECT_EQ(link, dir.File("a.000000000000beef.state"));
   std::filesystem::create_hard_link(path, link);
-  auto sink = StateFileSink::Create(path, nullptr);
+  auto sink = StateFileSink::Create(path, {});
   ASSERT_OK(sink.status());
   ASSERT_OK((*sink)->Append("new one", ""));
   ASSERT_OK((*sink)->Finish());
@@ -148,7 +156,7 @@ TEST(StateFileTest, OneThatWasNotFinishedIsGone) {
   const TempDir dir;
   const std::string path = dir.File("state");
   {
-    auto sink = StateFileSink::Create(path, nullptr);
+    auto sink = StateFileSink::Create(path, {});
     ASSERT_OK(sink.status());
     ASSERT_OK((*sink)->Append("a", Bulk()));
     EXPECT_TRUE(std::filesystem::exists(path));
@@ -160,7 +168,7 @@ TEST(StateFileTest, AFullDiskIsExhausted) {
   const TempDir dir;
   const std::string path = dir.File("state");
   std::filesystem::create_symlink("/dev/full", path);
-  auto sink = StateFileSink::Create(path, nullptr);
+  auto sink = StateFileSink::Create(path, {});
   ASSERT_OK(sink.status());
   absl::Status status = (*sink)->Append("", Bulk());
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -169,9 +177,8 @@ TEST(StateFileTest, AFullDiskIsExhausted) {
 
 TEST(StateFileTest, AFolderThatIsNotThereIsUnavailable) {
   const TempDir dir;
-  EXPECT_EQ(
-      StateFileSink::Create(dir.File("none/state"), nullptr).status().code(),
-      absl::StatusCode::kUnavailable);
+  EXPECT_EQ(StateFileSink::Create(dir.File("none/state"), {}).status().code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_EQ(StateFileSource::Open(dir.File("none"), 1, 1).status().code(),
             absl::StatusCode::kNotFound);
 }
@@ -179,11 +186,48 @@ TEST(StateFileTest, AFolderThatIsNotThereIsUnavailable) {
 TEST(StateFileTest, WhoSaysStopIsHeard) {
   const TempDir dir;
   int asked = 0;
-  auto sink = StateFileSink::Create(dir.File("state"), [&] {
-    return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
-  });
+  auto sink = StateFileSink::Create(
+      dir.File("state"), {.go_on = [&] {
+        return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
+      }});
   ASSERT_OK(sink.status());
   EXPECT_EQ((*sink)->Append("", Bulk()), absl::CancelledError("stop"));
+}
+
+// A pipe that nobody reads takes less than a piece.
+TEST(StateFileTest, ADiskThatHangsIsNamed) {
+  const TempDir dir;
+  const std::string path = dir.File("state");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const FileDescriptor reader(
+      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  absl::Status go_on;
+  std::thread drain;
+  {
+    auto sink = StateFileSink::Create(
+        path, {.go_on = [&] { return go_on; },
+               .piece_wait_max = absl::Milliseconds(200)});
+    ASSERT_OK(sink.status());
+    const absl::Status hangs = (*sink)->Append("", Bulk());
+    EXPECT_EQ(hangs.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(hangs.message()),
+                AllOf(HasSubstr(path), HasSubstr("the disk hangs"),
+                      HasSubstr("200ms")));
+    go_on = absl::CancelledError("stop");
+    EXPECT_EQ((*sink)->Finish(), go_on) << "at once, though the disk hangs";
+    // It goes on, so that the file can be ended.
+    drain = std::thread([&] {
+      std::string some(1 << 16, '\0');
+      while (true) {
+        const ssize_t got = read(reader.get(), some.data(), some.size());
+        if (got == 0) break;
+        if (got < 0) absl::SleepFor(absl::Milliseconds(1));
+      }
+    });
+  }
+  drain.join();
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(StateFileTest, AReaderThatIsToldToStopStops) {
