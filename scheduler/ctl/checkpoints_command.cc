@@ -169,6 +169,23 @@ absl::StatusOr<std::string> RowsPath(const std::string& output,
       .string();
 }
 
+// The rows of an export with another name stay: both files would have these.
+absl::Status CheckRowsAreNotAnothers(const CheckpointExport& options,
+                                     const CheckpointManifest& manifest) {
+  std::error_code error;
+  if (fs::exists(options.output, error)) return absl::OkStatus();
+  for (const TableInfo& table : manifest.tables()) {
+    SYNCLINE_ASSIGN_OR_RETURN(const std::string path,
+                              RowsPath(options.output, table.name()));
+    if (!fs::exists(path, error)) continue;
+    return absl::AlreadyExistsError(absl::StrCat(
+        path, " is there already, and ", options.output,
+        " is not: the rows of another export would be replaced; write to a "
+        "folder of its own, or remove that file"));
+  }
+  return absl::OkStatus();
+}
+
 // The values of tensors; rows are written as they come.
 absl::StatusOr<std::vector<std::vector<float>>> ReadAndWriteRows(
     const CheckpointExport& options, const CheckpointManifest& manifest,
@@ -208,6 +225,7 @@ absl::Status Export(const CheckpointExport& options,
   }
   SYNCLINE_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
                             ReadManifest(options.path));
+  SYNCLINE_RETURN_IF_ERROR(CheckRowsAreNotAnothers(options, manifest));
   std::shared_ptr<Model> model;
   if (to_model) {
     SYNCLINE_ASSIGN_OR_RETURN(const std::string bytes,

@@ -24,6 +24,7 @@ namespace syncline::ctl {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -190,6 +191,24 @@ TEST_F(CheckpointsCommandTest, ExportsTensorsAndRows) {
                               dir_.File("out/tables"))));
   EXPECT_THAT(rows_[dir_.File("out/tables/emb.safetensors")],
               ElementsAre(5, -1));
+}
+
+TEST_F(CheckpointsCommandTest, RowsOfAnotherExportAreNotReplaced) {
+  const std::string path = Make("j-1", 10, 5);
+  ASSERT_OK(MakeDirs(dir_.File("out/tables")));
+  const std::string rows =
+      dir_.Write("out/tables/emb.safetensors", "of first.safetensors");
+  const std::string second = dir_.File("out/second.safetensors");
+  EXPECT_NE(RunCheckpointsExport({path, second, ""}, Tools(), console()),
+            kExitOk);
+  EXPECT_THAT(err_.str(), AllOf(HasSubstr(rows), HasSubstr("another export")));
+  EXPECT_TRUE(rows_.empty());
+  EXPECT_TRUE(tensors_.empty());
+  // The same export once more.
+  dir_.Write("out/second.safetensors", "");
+  EXPECT_EQ(RunCheckpointsExport({path, second, ""}, Tools(), console()),
+            kExitOk)
+      << err_.str();
 }
 
 TEST_F(CheckpointsCommandTest, ATableOfAStrangersNameLeadsNowhereElse) {
