@@ -40,6 +40,14 @@ bool IsDeleted(const JobAssignment& assignment, const std::string& folder) {
           .status());
 }
 
+// A job of a tenant learns nothing of what a folder has of other jobs: they may
+// be another tenant's.
+bool IsOfAnotherJob(const JobAssignment& assignment) {
+  const std::filesystem::path named(assignment.start_from().path());
+  return !assignment.tenant().empty() &&
+         named.parent_path().filename() != assignment.job_id();
+}
+
 }  // namespace
 
 std::vector<FoundCheckpoint> FindInsteadOfStart(const JobAssignment& assignment,
@@ -84,7 +92,8 @@ absl::Status WithManifestTrouble(const absl::Status& status,
                                  const JobAssignment& assignment,
                                  const std::string& own_dir) {
   const std::string folder = FolderOf(assignment, own_dir);
-  if (!absl::IsNotFound(status) || !IsDeleted(assignment, folder)) {
+  if (!absl::IsNotFound(status) || IsOfAnotherJob(assignment) ||
+      !IsDeleted(assignment, folder)) {
     return WithFileTrouble(status);
   }
   std::string text =

@@ -151,6 +151,7 @@ CheckpointManifest MakeManifest(const JobAssignment& assignment,
   CheckpointManifest manifest;
   manifest.set_format(kManifestFormat);
   manifest.set_job_id(assignment.job_id());
+  manifest.set_tenant(assignment.tenant());
   *manifest.mutable_spec() = assignment.spec();
   *manifest.mutable_parameters() = assignment.parameters();
   *manifest.mutable_tables() = assignment.tables();

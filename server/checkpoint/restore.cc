@@ -58,17 +58,22 @@ bool AreTheSame(const RoutingTable& former, const RoutingTable& now) {
 }
 
 // The folder below a ps' own --checkpoint-dir in which the checkpoint has the
-// same job and name as at `from.path`; empty: it is not there.
+// same job and name as the one that the attempt starts from; empty: it is not
+// there, or is another tenant's. The scheduler has compared the path that a job
+// names with its tenant's folder, which this one is not below.
 std::string FolderBelow(const std::string& own_dir,
-                        const CheckpointInfo& from) {
+                        const JobAssignment& assignment) {
   if (own_dir.empty()) return "";
+  const CheckpointInfo& from = assignment.start_from();
   const std::filesystem::path named(from.path());
   std::string own =
       absl::StrCat(own_dir, "/", named.parent_path().filename().string(), "/",
                    named.filename().string());
   uint32_t crc32c = 0;
-  const bool is_same =
-      ReadManifest(own, &crc32c).ok() && crc32c == from.manifest_crc32c();
+  const auto manifest = ReadManifest(own, &crc32c);
+  const bool is_same = manifest.ok() && crc32c == from.manifest_crc32c() &&
+                       (assignment.tenant().empty() ||
+                        manifest->tenant() == assignment.tenant());
   return is_same ? own : "";
 }
 
@@ -79,7 +84,7 @@ absl::StatusOr<ShardStarts> StartsFromCheckpoint(
     const std::string& own_dir) {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kRestoreBegin));
   const std::string path = assignment.start_from().path();
-  const std::string own = FolderBelow(own_dir, assignment.start_from());
+  const std::string own = FolderBelow(own_dir, assignment);
   const std::string label =
       absl::StrCat(JobLabel(assignment, ps_rank), ": checkpoint ", path);
   uint32_t crc32c = 0;

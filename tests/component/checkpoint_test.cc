@@ -27,6 +27,7 @@
 #include "common/wire/smallest_cut.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/checkpoint/restore.h"
 #include "tests/component/checkpoint_fixture.h"
 #include "tests/testing/eventually.h"
 #include "tests/testing/temp_dir.h"
@@ -39,6 +40,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // --- The state, and its restoration ------------------------------------------
 
@@ -401,6 +403,21 @@ TEST(CheckpointOwnFolderTest, APsStartsFromItsOwnPartAndKeepsNoneThatFailed) {
   PsFixture::Options later = one.options;
   later.start_from = *info;
   ASSERT_OK(PsFixture(later).opened());
+  // A path of the job's own choice, that ends like this one.
+  JobAssignment assignment = fixture.assignment();
+  assignment.set_start_clock(info->clock());
+  *assignment.mutable_start_from() = *info;
+  assignment.mutable_start_from()->set_path(absl::StrCat(
+      "/shared/acme/", kJob, "/", fs::path(info->path()).filename().string()));
+  const auto opens = [&] {
+    return ps::StartsFromCheckpoint(assignment, 0, nullptr, folders[0])
+        .status();
+  };
+  EXPECT_OK(opens());
+  assignment.set_tenant("acme");
+  const absl::Status strange = opens();
+  EXPECT_FALSE(strange.ok());
+  EXPECT_THAT(std::string(strange.message()), Not(HasSubstr(folders[0])));
   fs::remove_all(folders[1]);
   EXPECT_THAT(std::string(PsFixture(later).opened().message()),
               HasSubstr("for shard 1"));

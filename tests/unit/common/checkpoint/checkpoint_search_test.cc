@@ -111,6 +111,16 @@ TEST_F(CheckpointSearchTest, WholeOnesOfTheJobAreFoundInOrder) {
   EXPECT_EQ(found.regimes_size(), 1);
 }
 
+TEST_F(CheckpointSearchTest, AJobOfATenantIsNotToldOfOthers) {
+  Make(300, 9);
+  assignment_.set_tenant("acme");
+  EXPECT_THAT(Trouble(), HasSubstr("it was deleted"));
+  assignment_.set_job_id("j-0009");
+  EXPECT_THAT(Trouble(), Not(HasSubstr("deleted")));
+  assignment_.clear_tenant();
+  EXPECT_THAT(Trouble(), HasSubstr("it was deleted"));
+}
+
 TEST_F(CheckpointSearchTest, NothingIsLookedForWhereTheStartIsThere) {
   Make(250, 5);
   Make(300, 9);
