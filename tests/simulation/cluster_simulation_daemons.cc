@@ -234,7 +234,8 @@ void ClusterSimulation::OnRun(size_t i, const RunJob& run) {
   // Longer where a job is to be moved.
   After(absl::Seconds(2) + Delay(absl::Seconds(elastic_ ? 20 : 4)), [=, this] {
     if (!WorksFor(i, job_id, attempt) || daemons_[i].stopping) return;
-    if (daemons_[i].is_chief && code == 0) {
+    // A scheduler that is down takes no file.
+    if (daemons_[i].is_chief && code == 0 && !frozen()) {
       Artifact history;
       history.set_name("history.csv");
       Feed([&](scheduler::ClusterActions* a) {

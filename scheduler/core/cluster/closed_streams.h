@@ -10,8 +10,8 @@
 
 namespace syncline::scheduler {
 
-// Members that work for a job and whose stream has closed. A killed process
-// closes its stream, but so does a connection that broke, or a scheduler that
+// Members whose stream has closed. A killed process closes its stream, but so
+// does a connection that broke or had its age under TLS, or a scheduler that
 // was frozen for longer than the keep-alive. The process itself is asked, at
 // its address, until it has registered again: an answer of its own counts as a
 // heartbeat, a port that refuses connections means that the process is dead.

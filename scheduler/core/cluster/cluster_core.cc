@@ -181,7 +181,10 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
   const Membership::Entry* same =
       membership_.FindIncarnation(request.member().incarnation());
   if (same != nullptr) {
-    if (Resume(*same, session, request, now, actions)) return;
+    if (Resume(*same, session, request, now, actions) ||
+        ResumeIdle(*same, session, request, now, actions)) {
+      return;
+    }
     const SessionId older = same->session;
     const std::string why =
         IsAbsent(older) ? reattachment_.OtherText(WhyNotResumed(*same, request))
@@ -195,13 +198,18 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     actions->push_back(EndSession{session, entry.status()});
     return;
   }
+  address_checks_.Add(session, now);
+  Greet(session, request, now, actions);
+}
+
+void ClusterCore::Greet(SessionId session, const Register& request,
+                        absl::Time now, ClusterActions* actions) {
   Welcome(session, request, actions);
   // The job that it worked for has ended while it was not here.
   if (!request.job_id().empty()) {
     SendStop(session, request.job_id(), /*attempt=*/0,
              "the job is not running any more", now, actions);
   }
-  address_checks_.Add(session, now);
   ConfirmAddresses(now, actions);
   StartJobs(now, actions);
 }
@@ -277,9 +285,7 @@ bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
     actions->push_back(EndSession{
         older, absl::UnavailableError("this process opened another session")});
   }
-  membership_.Rebind(older, session, now);
-  address_checks_.Rebind(older, session, now);
-  closed_streams_.Remove(older);
+  Rebind(older, session, now);
   auto engagement = engaged_.extract(older);
   engagement.key() = session;
   engaged_.insert(std::move(engagement));
@@ -289,6 +295,29 @@ bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
   Settle(job, now, actions);
   if (was_absent) ConfirmAddresses(now, actions);
   return true;
+}
+
+bool ClusterCore::ResumeIdle(const Membership::Entry& member, SessionId session,
+                             const Register& request, absl::Time now,
+                             ClusterActions* actions) {
+  const SessionId older = member.session;
+  if (engaged_.contains(older) || !IsSameProcess(member.member, request) ||
+      !membership_.CheckRequest(request).ok()) {
+    return false;
+  }
+  if (!closed_streams_.Contains(older)) {
+    actions->push_back(EndSession{
+        older, absl::UnavailableError("this process opened another session")});
+  }
+  Rebind(older, session, now);
+  Greet(session, request, now, actions);
+  return true;
+}
+
+void ClusterCore::Rebind(SessionId older, SessionId session, absl::Time now) {
+  membership_.Rebind(older, session, now);
+  address_checks_.Rebind(older, session, now);
+  closed_streams_.Remove(older);
 }
 
 void ClusterCore::ConfirmAddresses(absl::Time now, ClusterActions* actions) {
@@ -312,7 +341,8 @@ void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
         return membership_.RecordHeartbeat(session, now);
       case ClosedStreams::Outcome::kDead:
         return OnMemberLost(
-            session, LossCause::kDied,
+            session,
+            engaged_.contains(session) ? LossCause::kDied : LossCause::kLeft,
             IsAbsent(session) ? reattachment_.DeadText() : kStreamClosed, now,
             actions);
       case ClosedStreams::Outcome::kUnknown:
@@ -401,11 +431,12 @@ void ClusterCore::OnJobDone(SessionId session, const JobDone& done,
 
 void ClusterCore::OnStreamClosed(SessionId session, absl::Time now,
                                  ClusterActions* actions) {
+  if (membership_.Find(session) == nullptr) return;  // it was never a member
   const Job* const job = JobOf(session);
-  if (!options_.confirms_addresses || job == nullptr || job->stopping()) {
+  const bool stops = job != nullptr && job->stopping();
+  if (!options_.confirms_addresses || stops) {
     return OnMemberLost(
-        session,
-        job == nullptr || job->stopping() ? LossCause::kLeft : LossCause::kDied,
+        session, job == nullptr || stops ? LossCause::kLeft : LossCause::kDied,
         kStreamClosed, now, actions);
   }
   closed_streams_.Add(session, now);
@@ -569,7 +600,10 @@ MemberPool ClusterCore::Pool() const {
     // One that has a job was confirmed when it was given that, perhaps by an
     // earlier scheduler.
     const bool is_free = !engaged_.contains(entry->session);
-    if (is_free && !address_checks_.Confirmed(entry->session)) continue;
+    if (is_free && (!address_checks_.Confirmed(entry->session) ||
+                    closed_streams_.Contains(entry->session))) {
+      continue;
+    }
     if (!uses_.TakesJobs(entry->member.task())) continue;
     pool.Add(entry->session, entry->member, is_free);
   }
@@ -905,6 +939,10 @@ ClusterStatus ClusterCore::Cluster(absl::Time now) const {
     const auto engagement = engaged_.find(entry->session);
     if (engagement != engaged_.end()) {
       out->set_job_id(engagement->second.job_id);
+    } else if (closed_streams_.Contains(entry->session)) {
+      out->set_job_id(absl::StrCat(
+          kNotConfirmed,
+          ": its connection has ended, and it has not registered again)"));
     } else if (!address_checks_.Confirmed(entry->session)) {
       out->set_job_id(absl::StrCat(
           kNotConfirmed, ": ", address_checks_.Trouble(entry->session), ")"));

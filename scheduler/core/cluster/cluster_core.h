@@ -243,6 +243,12 @@ class ClusterCore {
   // on as that. False: it cannot; nothing has changed.
   bool Resume(const Membership::Entry& member, SessionId session,
               const Register& request, absl::Time now, ClusterActions* actions);
+  // The same of a process without a job.
+  bool ResumeIdle(const Membership::Entry& member, SessionId session,
+                  const Register& request, absl::Time now,
+                  ClusterActions* actions);
+  // The member of `older` has `session` now.
+  void Rebind(SessionId older, SessionId session, absl::Time now);
   // Why this process cannot go on as the absent `member`.
   std::string WhyNotResumed(const Membership::Entry& member,
                             const Register& request);
@@ -255,6 +261,9 @@ class ClusterCore {
                     ClusterActions* actions);
   void Welcome(SessionId session, const Register& request,
                ClusterActions* actions);
+  // Welcomes a member that has no job of this scheduler's, and gives it one.
+  void Greet(SessionId session, const Register& request, absl::Time now,
+             ClusterActions* actions);
   void LoseExpired(absl::Time now, ClusterActions* actions);
   // The member is gone: its job fails, unless it was done with its part.
   void OnMemberLost(SessionId session, LossCause cause, absl::string_view why,

@@ -171,7 +171,10 @@ class ClusterCoreAddressTest : public ClusterCoreTest {
     const Task& task = core_.membership().Find(session)->member.task();
     const ClusterStatus cluster = core_.Cluster(now_);
     for (const auto& entry : cluster.members()) {
-      if (entry.member().task().type() == task.type()) return entry.job_id();
+      if (entry.member().task().type() == task.type() &&
+          entry.member().task().index() == task.index()) {
+        return entry.job_id();
+      }
     }
     return "no member";
   }

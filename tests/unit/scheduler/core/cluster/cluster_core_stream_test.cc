@@ -76,6 +76,51 @@ TEST_F(ClusterCoreStreamTest, AProcessThatComesBackGoesOnWithItsJob) {
   EXPECT_EQ(State(job_), SUCCEEDED);
 }
 
+// As each connection does under TLS when it has its age.
+TEST_F(ClusterCoreStreamTest, AnIdleMemberWhoseConnectionEndsStaysOne) {
+  Run();
+  Join(3, WORKER, 1, 13);
+  Answer(3, absl::OkStatus());
+  Join(4, PS, 1, 14);
+  Answer(4, absl::OkStatus());
+  Close(3);
+  EXPECT_THAT(Asked(), ElementsAre(3));
+  Answer(3, absl::OkStatus());
+  EXPECT_EQ(core_.lost_count(), 0u);
+  EXPECT_THAT(JobOf(3), HasSubstr("its connection has ended"));
+  const std::string next = Submit(1, 1);
+  EXPECT_EQ(State(next), QUEUED) << "nothing can be sent to it";
+  Join(5, WORKER, 1, 13);
+  EXPECT_THAT(Commands(),
+              ElementsAre("5 registered", "5 prepare", "4 prepare"));
+  EXPECT_THAT(Ended(), IsEmpty());
+  EXPECT_EQ(core_.membership().Find(3), nullptr);
+  EXPECT_EQ(core_.lost_count(), 0u);
+}
+
+TEST_F(ClusterCoreStreamTest, AnIdleMemberThatHasEndedHasLeft) {
+  Close(9);  // has never registered
+  EXPECT_THAT(Asked(), IsEmpty());
+  Join(3, WORKER, 1, 13);
+  Answer(3, absl::OkStatus());
+  Close(3);
+  Answer(3, absl::NotFoundError("connection refused"));
+  EXPECT_EQ(core_.membership().Find(3), nullptr);
+  EXPECT_EQ(core_.losses().at(ClusterCore::LossCause::kLeft), 1u);
+  // One that lives and does not come back is gone, too.
+  Join(4, WORKER, 1, 14);
+  Answer(4, absl::OkStatus());
+  Close(4);
+  for (int i = 0; i < 120 && core_.membership().Find(4) != nullptr; ++i) {
+    now_ += absl::Milliseconds(300);
+    Answer(4, absl::OkStatus());
+    actions_.clear();
+    core_.OnTick(now_, &actions_);
+  }
+  EXPECT_EQ(core_.membership().Find(4), nullptr);
+  EXPECT_EQ(core_.losses().at(ClusterCore::LossCause::kNotBack), 1u);
+}
+
 TEST_F(ClusterCoreStreamTest, ARevokedMemberIsLostAtOnce) {
   Run();
   const absl::Status revoked = absl::UnauthenticatedError("it is revoked");
@@ -278,8 +323,13 @@ TEST_F(ClusterCoreStreamTest, AFreeMemberThatLeavesIsNotAskedForEver) {
   Cancel(job_);
   Released(1, job_);
   Close(1);
-  EXPECT_THAT(Asked(), IsEmpty());
+  EXPECT_THAT(Asked(), ElementsAre(1));
+  Answer(1, absl::NotFoundError("connection refused"));
   EXPECT_EQ(core_.membership().Find(1), nullptr);
+  now_ += absl::Seconds(1);
+  actions_.clear();
+  core_.OnTick(now_, &actions_);
+  EXPECT_THAT(Asked(), IsEmpty());
 }
 
 // A scheduler that was killed while results were stored: the worker tells its
