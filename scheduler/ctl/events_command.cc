@@ -8,15 +8,13 @@
 #include "common/base/clock.h"
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/reconnects.h"
 #include "scheduler/ctl/text/event_text.h"
 #include "scheduler/ctl/text/exit_codes.h"
 #include "scheduler/ctl/text/job_text.h"
 
 namespace syncline::ctl {
 namespace {
-
-constexpr absl::Duration kReconnectFor = absl::Seconds(20);
-constexpr absl::Duration kRetryInterval = absl::Milliseconds(200);
 
 // Leaves out what was printed before: a stream that is opened again begins with
 // the first event.
@@ -50,28 +48,20 @@ int RunEvents(const EventsOptions& options, const Console& console) {
   InterruptSignals interrupts;
   JobsClient client(options.scheduler);
   Printer printer(console);
-  bool heard = false;
-  absl::Time failing_since = absl::InfiniteFuture();
+  Reconnects reconnects;
   for (;;) {
-    bool heard_now = false;
     const absl::Status ended = client.Events(
         options.job_id, options.follow,
         [&](const JobEvent& event) {
-          heard = heard_now = true;
+          reconnects.OnHeard();
           printer.Print(event);
         },
         &interrupts);
     if (ended.ok()) return kExitOk;
-    const absl::Time now = MonotonicNow();
-    if (heard_now || failing_since > now) failing_since = now;
-    // A scheduler that is restarted has the events, too.
-    if (!options.follow || !heard || !absl::IsUnavailable(ended) ||
-        now - failing_since > kReconnectFor) {
-      return console.PrintError(ended);
-    }
-    if (interrupts.WaitFor(kRetryInterval)) {
-      return console.PrintError(absl::CancelledError("interrupted"));
-    }
+    const absl::Status again =
+        options.follow ? reconnects.Await(ended, MonotonicNow(), &interrupts)
+                       : ended;
+    if (!again.ok()) return console.PrintError(again);
   }
 }
 

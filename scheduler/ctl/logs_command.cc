@@ -1,21 +1,27 @@
 #include "scheduler/ctl/logs_command.h"
 
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/clock.h"
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
 #include "common/cluster/cluster_config.h"
+#include "common/system/log_splicer.h"
 #include "google/protobuf/struct.pb.h"
 #include "scheduler/ctl/interrupt_signals.h"
 #include "scheduler/ctl/jobs_client.h"
+#include "scheduler/ctl/reconnects.h"
 #include "scheduler/ctl/text/exit_codes.h"
 
 namespace syncline::ctl {
@@ -28,12 +34,19 @@ std::string NameOf(const Task& task) {
   return TaskName({static_cast<TaskKind>(task.type()), task.index()});
 }
 
-void PrintLinesAsJson(const LogLines& lines, const Console& console) {
-  const std::string task = NameOf(lines.task());
+// A note of the scheduler's own (LogNote), which comes alone, is no line of the
+// task's log.
+bool IsNote(absl::string_view text) {
+  return absl::StrContains(text.substr(0, text.find(" job=")),
+                           " role=scheduler");
+}
+
+void PrintLinesAsJson(const Task& task, absl::string_view lines,
+                      const Console& console) {
   for (const absl::string_view line :
-       absl::StrSplit(absl::StripSuffix(lines.text(), "\n"), '\n')) {
+       absl::StrSplit(absl::StripSuffix(lines, "\n"), '\n')) {
     google::protobuf::Struct object;
-    SetField(&object, "task", task);
+    SetField(&object, "task", NameOf(task));
     SetField(&object, "line", Utf8Text(line));
     console.PrintJson(object);
   }
@@ -92,19 +105,36 @@ int RunLogs(const LogsOptions& options, const Console& console) {
   }
   InterruptSignals interrupts;
   JobsClient client(options.scheduler);
-  const absl::Status status = client.Logs(
-      request,
-      [&](const LogLines& lines) {
-        if (console.json) {
-          PrintLinesAsJson(lines, console);
-        } else {
-          console.out << PrefixLines(lines.task(), lines.text()) << std::flush;
-        }
-        return console.out.good();  // not: a pipe whose reader has gone
-      },
-      &interrupts);
-  if (absl::IsCancelled(status)) return kExitCancelled;
-  return status.ok() ? kExitOk : console.PrintError(status);
+  // A stream that is opened again gives all logs from their begin.
+  std::map<std::string, LogSplicer> splicers;
+  Reconnects reconnects;
+  for (;;) {
+    const absl::Status ended = client.Logs(
+        request,
+        [&](const LogLines& lines) {
+          reconnects.OnHeard();
+          const std::string text =
+              IsNote(lines.text())
+                  ? lines.text()
+                  : splicers[NameOf(lines.task())].Take(lines.text());
+          if (text.empty()) return true;
+          if (console.json) {
+            PrintLinesAsJson(lines.task(), text, console);
+          } else {
+            console.out << PrefixLines(lines.task(), text) << std::flush;
+          }
+          return console.out.good();  // not: a pipe whose reader has gone
+        },
+        &interrupts);
+    if (ended.ok()) return kExitOk;
+    const absl::Status again =
+        options.follow ? reconnects.Await(ended, MonotonicNow(), &interrupts)
+                       : ended;
+    if (absl::IsCancelled(again)) return kExitCancelled;
+    if (!again.ok()) return console.PrintError(again);
+    for (auto& [task, splicer] : splicers) splicer.Restart();
+    if (!splicers.empty()) request.clear_tail_lines();
+  }
 }
 
 }  // namespace syncline::ctl

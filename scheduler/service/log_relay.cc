@@ -18,6 +18,7 @@
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/user_calls.h"
 #include "common/system/log_file_reader.h"
+#include "common/system/log_splicer.h"
 #include "grpcpp/completion_queue.h"
 #include "grpcpp/support/async_stream.h"
 #include "proto/scheduler.grpc.pb.h"
@@ -39,6 +40,9 @@ constexpr absl::Duration kLookPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kSilenceMax = absl::Seconds(10);
 constexpr absl::Duration kCallMax = absl::Hours(1);
 constexpr absl::Duration kRetry = absl::Seconds(1);
+// A call that breaks after so long may be one whose connection has had its age,
+// as all have under TLS.
+constexpr absl::Duration kLongCall = absl::Seconds(30);
 // A job that has ended has no more lines when nothing was heard for so long, or
 // when the last ones still trickle in after so long.
 constexpr absl::Duration kQuiet = absl::Seconds(1);
@@ -166,6 +170,7 @@ struct MemberCall {
   std::unique_ptr<grpc::ClientAsyncReader<LogLines>> reader;
   LogLines lines;
   grpc::Status status;
+  absl::Time began;
   absl::Time asked;  // for what comes next
   bool is_finishing = false;
   bool is_given_up = false;  // cancelled here
@@ -325,7 +330,7 @@ class LogRelay {
     if (!follower->splicer.has_lines()) {
       request.set_tail_lines(request_.tail_lines());
     }
-    call->asked = MonotonicNow();
+    call->began = call->asked = MonotonicNow();
     call->reader =
         call->stub->AsyncRead(call->context.get(), request, &queue_, follower);
     follower->call = std::move(call);
@@ -417,6 +422,10 @@ class LogRelay {
     if (absl::IsNotFound(status) && !once) return;
     // kCallMax is over.
     if (absl::IsDeadlineExceeded(status) && !once) return;
+    if (absl::IsUnavailable(status) && !once &&
+        MonotonicNow() >= call->began + kLongCall) {
+      return;
+    }
     Tell(follower, "its log cannot be read",
          absl::StrCat(follower->source.address, ": ", status.message()));
   }

@@ -2,6 +2,7 @@
 // it, what a killed process wrote included; one grep for the job's trace id
 // finds it in every process. Method: the real processes and synctl.
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "common/system/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -100,12 +102,25 @@ TEST_F(LogsTest, FollowsAJobToItsEnd) {
            absl::StrContains(out, "worker:0") && absl::StrContains(out, "ps:0");
   })) << follow->out();
   EXPECT_THAT(follow->out(), Not(HasSubstr("job released")));
+  // A scheduler that is replaced gives the same stream again.
+  cluster_.daemon("scheduler").Signal(SIGKILL);
+  ASSERT_TRUE(cluster_.daemon("scheduler").WaitUntil(absl::Now() + kTimeout));
+  ASSERT_OK(cluster_.StartDaemon("scheduler"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus before, cluster_.Get(job_id));
+  ASSERT_OK(
+      cluster_.WaitForClock(job_id, before.progress().clock() + 5, kTimeout));
   ASSERT_OK(cluster_.Synctl({"cancel", job_id}));
   ASSERT_OK_AND_ASSIGN(const auto ended, follow->Finish(kTimeout));
   EXPECT_EQ(ended.exit.code, 0) << ended.err;
   EXPECT_THAT(ended.out,
               AllOf(HasSubstr("worker:0"), HasSubstr("msg=\"job released\""),
                     HasSubstr("msg=\"job closed\"")));
+  int running = 0;
+  for (const absl::string_view line : absl::StrSplit(ended.out, '\n')) {
+    running += absl::StartsWith(line, "worker:0") &&
+               absl::StrContains(line, "msg=\"job running\"");
+  }
+  EXPECT_EQ(running, 1) << ended.out;
 }
 
 TEST_F(LogsTest, WhatAKilledProcessWroteIsKept) {

@@ -7,7 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "scheduler/core/describe.h"
 
@@ -44,12 +43,6 @@ LogSource SourceOf(const Task& task, const ClusterCore& core,
   return source;
 }
 
-// "2026-11-21T08:30:00.123Z" of "ts=... level=..."; empty: it has none.
-absl::string_view TimeOf(absl::string_view line) {
-  if (!absl::ConsumePrefix(&line, "ts=")) return "";
-  return line.substr(0, line.find(' '));
-}
-
 }  // namespace
 
 std::string LogTaskName(const Task& task) {
@@ -81,27 +74,6 @@ absl::StatusOr<std::vector<LogSource>> LogSourcesOf(const ClusterCore& core,
                                        [](std::string* out, const Task& task) {
                                          out->append(LogTaskName(task));
                                        }))));
-}
-
-std::string LogSplicer::Take(absl::string_view text) {
-  const absl::string_view last_time = TimeOf(last_line_);
-  while (skips_ && !text.empty()) {
-    const size_t end = text.find('\n');
-    const absl::string_view line = text.substr(0, end);
-    const absl::string_view time = TimeOf(line);
-    if (!last_time.empty() && time > last_time) {
-      skips_ = false;  // the last line is gone, and this one is later
-      break;
-    }
-    skips_ = line != last_line_;
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-  }
-  if (text.empty()) return "";
-  absl::string_view lines = absl::StripSuffix(text, "\n");
-  const size_t begin = lines.rfind('\n');
-  last_line_ =
-      std::string(begin == lines.npos ? lines : lines.substr(begin + 1));
-  return std::string(text);
 }
 
 std::string LogNote(const std::string& job_id, const std::string& trace_id,

@@ -37,22 +37,6 @@ absl::StatusOr<std::vector<LogSource>> LogSourcesOf(const ClusterCore& core,
                                                     const std::string& job_id,
                                                     const Task* only);
 
-// Joins the log of a task where it was left: a log that is read again, from its
-// begin, gives only what came after. Lines begin with ts=TIME, which grows.
-// Thread-compatible.
-class LogSplicer {
- public:
-  // Reading begins anew.
-  void Restart() { skips_ = has_lines(); }
-  bool has_lines() const { return !last_line_.empty(); }
-  // The part of `text`, whole lines, that was not given before.
-  std::string Take(absl::string_view text);
-
- private:
-  std::string last_line_;
-  bool skips_ = false;
-};
-
 // A line of the scheduler's own among those of a member.
 std::string LogNote(const std::string& job_id, const std::string& trace_id,
                     absl::Time time, absl::string_view message,
