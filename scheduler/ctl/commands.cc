@@ -38,6 +38,8 @@ constexpr uint64_t kOwnerBytesMax = 1 << 10;
 constexpr int kFoldersMax = 1000;
 // Of a job that is asked about: the last ones.
 constexpr size_t kWhyEvents = 5;
+// Workers report twice a second.
+constexpr absl::Duration kWhyLook = absl::Seconds(2);
 
 // Watches until the end, or until Ctrl-C, which leaves the job as it is.
 int WatchAndReport(JobsClient* client, const std::string& job_id,
@@ -327,9 +329,20 @@ int RunGet(const std::string& scheduler, const std::string& job_id,
 int RunWhy(const std::string& scheduler, const std::string& job_id,
            const Console& console) {
   JobsClient client(scheduler);
-  const auto job = client.Get(job_id);
+  auto job = client.Get(job_id);
   if (!job.ok()) return console.PrintError(job.status());
   InterruptSignals interrupts;
+  // A worker that has become slow an hour ago does not show in a day's times.
+  JobProgress before;
+  if (job->state() == RUNNING && job->progress().workers_size() > 1 &&
+      !interrupts.WaitFor(kWhyLook)) {
+    if (auto later = client.Get(job_id); later.ok() &&
+                                         later->state() == RUNNING &&
+                                         later->attempt() == job->attempt()) {
+      before = std::move(*job->mutable_progress());
+      job = std::move(later);
+    }
+  }
   std::deque<JobEvent> last;
   // It can be said without them.
   client
@@ -342,7 +355,7 @@ int RunWhy(const std::string& scheduler, const std::string& job_id,
           &interrupts)
       .IgnoreError();
   const std::vector<JobEvent> events(last.begin(), last.end());
-  const std::string why = WhyText(*job, absl::Now(), events);
+  const std::string why = WhyText(*job, absl::Now(), events, before);
   if (console.json) {
     google::protobuf::Struct object;
     SetField(&object, "job_id", job_id);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -20,17 +22,12 @@
 namespace syncline::ctl {
 namespace {
 
-// Less time in a phase, or less difference between workers, explains nothing.
+// A smaller share of the time explains nothing.
 constexpr double kShareMin = 0.2;
 
 double TotalSeconds(const WorkerProgress& worker) {
   return worker.compute_seconds() + worker.push_seconds() +
          worker.wait_seconds() + worker.pull_seconds() + worker.data_seconds();
-}
-
-double WaitShare(const WorkerProgress& worker) {
-  const double total = TotalSeconds(worker);
-  return total > 0 ? worker.wait_seconds() / total : 0;
 }
 
 // The workers that cost most.
@@ -60,25 +57,37 @@ std::string QuorumText(const JobStatus& job) {
       job.spec().consistency().needed(), job.progress().workers_size());
 }
 
-// Where workers wait for each other, the one that waits least is the one that
-// the others wait for.
-std::string StragglerText(const JobStatus& job) {
-  const auto& workers = job.progress().workers();
-  if (workers.size() < 2) return "";
+// The time between `before` and now is enough to judge workers by: a clock was
+// closed, or ten should have been.
+bool IsLongEnough(const JobProgress& before, const JobProgress& now) {
+  if (before.workers().empty() || now.clock() <= 0) return false;
+  if (now.clock() != before.clock()) return true;
+  return TotalSeconds(now.workers(0)) < 0.2 * static_cast<double>(now.clock());
+}
+
+// Since `before`; empty: since the attempt's start.
+std::string StragglerText(const JobStatus& job, const JobProgress& before) {
+  const JobProgress& now = job.progress();
+  if (now.workers_size() < 2) return "";
   if (LeavesBehind(job.spec().consistency().mode())) return QuorumText(job);
-  const WorkerProgress* least = &workers[0];
+  const std::optional<uint32_t> slow = StragglerOf(job, now, before);
+  if (!slow.has_value()) return "no worker holds the others up\n";
+  const auto shares = WaitShares(now, before);
+  double own = 0;
   double others = 0;
-  for (const WorkerProgress& worker : workers) {
-    others += WaitShare(worker);
-    if (WaitShare(worker) < WaitShare(*least)) least = &worker;
+  for (int i = 0; i < now.workers_size(); ++i) {
+    const double share = shares[static_cast<size_t>(i)].value_or(0);
+    (now.workers(i).rank() == *slow ? own : others) += share;
   }
-  others = (others - WaitShare(*least)) / (workers.size() - 1);
-  if (others - WaitShare(*least) < kShareMin) {
-    return "no worker holds the others up\n";
-  }
-  return absl::StrFormat(
-      "the others wait for %s: it waits %.0f%% of its time, they %.0f%%\n",
-      NameOf(job, least->rank()), 100 * WaitShare(*least), 100 * others);
+  others /= now.workers_size() - 1;
+  // No worker has ended a step meanwhile.
+  const std::string why =
+      others < kShareMin
+          ? "it is behind all others, and the job has not come forward"
+          : absl::StrFormat("it waits %.0f%% of its time, they %.0f%%",
+                            100 * own, 100 * others);
+  return absl::StrCat("the others wait for ", NameOf(job, *slow), ": ", why,
+                      "\n");
 }
 
 // The phases that most of the workers' time goes into.
@@ -170,15 +179,19 @@ std::string ObstacleText(const JobStatus& job) {
 }  // namespace
 
 std::string WhyText(const JobStatus& job, absl::Time now,
-                    absl::Span<const JobEvent> events) {
+                    absl::Span<const JobEvent> events,
+                    const JobProgress& before) {
   std::string text =
       absl::StrCat(job.job_id(), " (", job.spec().name(), ") ",
                    StateSince(job, now), "\n", ObstacleText(job));
   if (job.state() == RUNNING && OnlyEvaluates(job.spec())) {
     absl::StrAppend(&text, OnlyEvaluatesText(job.spec()), "\n");
   } else if (job.state() == RUNNING) {
-    absl::StrAppend(&text, ProgressText(job.progress()), "\n",
-                    StragglerText(job), PhasesText(job.progress()));
+    absl::StrAppend(
+        &text, ProgressText(job.progress()), "\n",
+        StragglerText(
+            job, IsLongEnough(before, job.progress()) ? before : JobProgress()),
+        PhasesText(job.progress()));
     for (const std::string& line : BlameLines(job, kBlameLinesMax)) {
       absl::StrAppend(&text, line, "\n");
     }

@@ -76,6 +76,35 @@ TEST_F(WhyTextTest, TheWorkerThatTheOthersWaitFor) {
                            HasSubstr("makes no checkpoints")));
 }
 
+TEST_F(WhyTextTest, AWorkerThatHasBecomeSlowIsFoundAtOnce) {
+  Enter(RUNNING, "", 36'000);
+  for (int i = 0; i < 3; ++i) AddWorker(34'000, 2'000, 0);
+  const JobProgress before = job_.progress();
+  EXPECT_THAT(WhyText(job_, kNow, {}, before),
+              HasSubstr("no worker holds the others up"));
+  job_.mutable_progress()->set_clock(10);
+  for (auto& worker : *job_.mutable_progress()->mutable_workers()) {
+    worker.set_clock(worker.rank() == 2 ? 10 : 11);
+    const bool slow = worker.rank() == 2;
+    worker.set_compute_seconds(worker.compute_seconds() + (slow ? 2 : 0.5));
+    worker.set_wait_seconds(worker.wait_seconds() + (slow ? 0 : 1.5));
+  }
+  EXPECT_THAT(WhyText(job_, kNow, {}, before),
+              HasSubstr("the others wait for rank 2, worker:2 at h:7: it waits "
+                        "0% of its time, they 75%"));
+  EXPECT_THAT(WhyText(job_, kNow), HasSubstr("no worker holds the others up"));
+  // A step of this job takes an hour.
+  EXPECT_THAT(WhyText(job_, kNow, {}, job_.progress()),
+              HasSubstr("no worker holds the others up"));
+  job_.mutable_progress()->set_clock(1'000'000);
+  for (auto& worker : *job_.mutable_progress()->mutable_workers()) {
+    worker.set_clock(worker.rank() == 2 ? 1'000'000 : 1'000'001);
+  }
+  EXPECT_THAT(WhyText(job_, kNow, {}, job_.progress()),
+              HasSubstr("the others wait for rank 2, worker:2 at h:7: it is "
+                        "behind all others, and the job has not come forward"));
+}
+
 TEST_F(WhyTextTest, WhereStepsEndWithoutSomeWorkersItIsTheChiefOrNobody) {
   Enter(RUNNING, "", 10);
   AddWorker(4, 6, 0);
