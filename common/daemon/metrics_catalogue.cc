@@ -103,7 +103,7 @@ constexpr MetricInfo kCatalogue[] = {
     {"syncline_scheduler_records_unreadable", kGauge, "records", "",
      "Job records on disk that could not be read at the start."},
     {"syncline_scheduler_submits_total", kCounter, "jobs", "outcome",
-     "Submitted jobs by outcome."},
+     "Submitted jobs by outcome. A repeated submission is none."},
     {"syncline_scheduler_rpcs_total", kCounter, "calls", "code, rpc",
      "Calls that have ended, by method and gRPC's code."},
     {"syncline_scheduler_state_write_failures_total", kCounter, "records", "",
@@ -152,7 +152,8 @@ constexpr MetricInfo kCatalogue[] = {
     {"syncline_ps_fold_bytes", kGauge, "bytes", "",
      "Bytes of gradients held until other workers' arrive."},
     {"syncline_ps_spill_disk_free_bytes", kGauge, "bytes", "",
-     "Free disk where rows of tables are spilled to; only where they are."},
+     "Free disk where rows of tables are spilled to; only while a job has "
+     "tables that may spill."},
     // The ps: jobs.
     {"syncline_ps_jobs", kGauge, "jobs", "", "Open jobs."},
     {"syncline_ps_clock_spread_clocks", kGauge, "clocks", "",

@@ -32,7 +32,9 @@ struct JobLogCapture::Buffer {
 namespace {
 
 constexpr absl::string_view kLevelNames[] = {"info", "warning", "error"};
-constexpr size_t kTracesMax = 1000;
+// Of jobs; about 100 bytes each. A scheduler that has taken more has forgotten
+// the first ones, which may still run.
+constexpr size_t kTracesMax = 100'000;
 
 // Where lines go. One per process: log lines have no other way to find it.
 class Log {

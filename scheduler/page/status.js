@@ -304,9 +304,8 @@ function showStatus(status) {
             updateJobRow);
   setText(byId("jobs-older"), status.older_jobs
     ? "and " + count(status.older_jobs) + " older ones: synctl list" : "");
-  const free = status.members.filter((m) => !m.job).length;
   setText(byId("members-count"), status.members.length + status.more_members +
-    ", " + free + " free");
+    ", " + status.free_members + " free");
   show(byId("members-none"), status.members.length === 0);
   show(byId("members"), status.members.length > 0);
   patchList(byId("members").tBodies[0], status.members,
@@ -512,7 +511,8 @@ function showSplit(job, shares) {
 }
 
 // The worker that waits at most half as much as every other, where each of these
-// waits a fifth of its time or more: the rule of `synctl top` and `synctl why`.
+// waits a fifth of its time or more: the second rule of `synctl top` and
+// `synctl why`.
 // Where a step ends without some workers, nobody waits for a slow one.
 function stragglerOf(job, workers, shares) {
   if (workers.length < 2 || /SYNC_WITH_/.test(job.regime || "")) return null;

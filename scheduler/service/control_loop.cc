@@ -442,7 +442,6 @@ void ControlLoop::Submit(CheckedJob job, FileChunkWriter* model,
   const bool queued = thread_.TrySubmit(
       [this, job_id, job = std::move(job), files = std::move(files), done] {
         const auto submission = Enqueue(job_id, job, files);
-        metrics_->CountSubmit(submission.ok());
         if (!submission.ok() || submission->repeated) {
           const absl::Status deleted = artifacts_->DeleteJob(job_id);
           if (!deleted.ok()) LogWarning("files left").Status(deleted);

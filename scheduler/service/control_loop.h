@@ -106,6 +106,8 @@ class ControlLoop {
   // `weights` likewise, of start.weights; null: there are none.
   void Submit(CheckedJob job, FileChunkWriter* model, FileChunkWriter* weights,
               Submitted done);
+  // A submission has ended, also before it came to Submit.
+  void CountSubmit(bool accepted) { metrics_->CountSubmit(accepted); }
   void Cancel(const std::string& job_id, const std::string& reason,
               std::function<void(absl::StatusOr<JobStatus>)> done);
   void Profile(const ProfileRequest& request, Accepted done);

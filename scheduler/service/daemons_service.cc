@@ -206,7 +206,7 @@ class UploadReactor final : public ReceiveReactor<UploadRequest> {
         [this](const absl::Status& status) { End(status); });
   }
 
-  void Drop() override { file_.reset(); }
+  void Drop(const absl::Status& /*outcome*/) override { file_.reset(); }
 
   absl::StatusOr<Artifact> Store() {
     if (file_ == nullptr || !file_->whole()) {

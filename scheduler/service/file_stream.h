@@ -130,12 +130,12 @@ class ReceiveReactor : public grpc::ServerReadReactor<Request>,
   virtual absl::Status Take(const Request& request) = 0;
   // No more messages come. It, or what it starts, calls End.
   virtual void Complete() = 0;
-  // Releases the received messages; the call is over.
-  virtual void Drop() = 0;
+  // Releases the received messages; the call is over, with `outcome`.
+  virtual void Drop(const absl::Status& outcome) = 0;
 
   // Ends the call. Its memory is free before the caller has the answer.
   void End(const absl::Status& status) {
-    Drop();
+    Drop(status);
     this->Finish(ToGrpcStatus(status));
   }
   // Of the file that the call uploads; none: the caller does not say. Errors:

@@ -54,7 +54,8 @@ void CollectEvaluation(const JobStatus& job, MetricSamples* samples) {
 JobMetrics::Standing JobMetrics::StandingOf(const Job& job) {
   return {.clock = job.min_clock(),
           .evaluations = job.status().evaluations_size(),
-          .waiting_for = job.status().waiting_for()};
+          .waiting_for = job.status().waiting_for(),
+          .moved_within_clock = job.moved_within_clock()};
 }
 
 std::pair<uint32_t, int64_t> JobMetrics::CheckpointOf(const Job& job) {

@@ -30,6 +30,8 @@ class JobMetrics {
     int64_t clock = -1;
     int evaluations = 0;
     std::string waiting_for;
+    // A long evaluation comes forward, too.
+    absl::Time moved_within_clock = absl::InfinitePast();
 
     friend bool operator==(const Standing&, const Standing&) = default;
   };

@@ -145,9 +145,12 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
         });
   }
 
-  void Drop() override {
+  void Drop(const absl::Status& outcome) override {
     model_.reset();
     weights_.reset();
+    if (absl::IsCancelled(outcome)) return;  // the user has left
+    if (outcome.ok() && response_->repeated_submission()) return;
+    context_.loop->CountSubmit(outcome.ok());
   }
 
   absl::StatusOr<CheckedJob> Check() const {

@@ -262,6 +262,7 @@ class SchedulerImpl final : public Scheduler {
       return absl::DeadlineExceededError("the state could not be written");
     }
     SYNCLINE_RETURN_IF_ERROR(answer->status());
+    if (!(*answer)->repeated) loop_.CountSubmit(/*accepted=*/true);
     return Submission{(*answer)->job_id, (*answer)->repeated};
   }
 

@@ -734,7 +734,15 @@ void PsServerImpl::Collect(MetricSamples* samples) {
   samples->Add("syncline_ps_lanes", {}, lanes_.count());
   samples->Add("syncline_ps_queued_steps", {},
                static_cast<double>(lanes_.queued()));
-  if (spill_dir_.empty()) return;
+  // Another user's full disk is no concern of a ps that puts nothing there.
+  const JobRegistry::Shards shards = jobs_.All();
+  const bool spills =
+      absl::c_any_of(shards, [](const std::shared_ptr<const JobEntry>& job) {
+        return absl::c_any_of(job->config.tables, [](const auto& table) {
+          return table.disk_bytes > 0;
+        });
+      });
+  if (spill_dir_.empty() || !spills) return;
   const auto free = FreeDiskBytes(spill_dir_);
   if (!free.ok()) return;
   samples->Add("syncline_ps_spill_disk_free_bytes", {},

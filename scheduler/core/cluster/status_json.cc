@@ -79,6 +79,12 @@ JsonObject JobObject(const JobStatus& job, absl::Time now) {
   return object;
 }
 
+// No new job is given to the member.
+bool IsLeftOut(const ClusterStatus::Entry& entry) {
+  return entry.use() == SetMemberUseRequest::CORDON ||
+         entry.use() == SetMemberUseRequest::DRAIN;
+}
+
 std::string MemberJson(const ClusterStatus::Entry& entry) {
   const Member& member = entry.member();
   JsonObject object;
@@ -92,8 +98,7 @@ std::string MemberJson(const ClusterStatus::Entry& entry) {
     object.Text("gpu",
                 absl::StrCat(member.gpu().name(), " ", member.gpu().model()));
   }
-  if (entry.use() == SetMemberUseRequest::CORDON ||
-      entry.use() == SetMemberUseRequest::DRAIN) {
+  if (IsLeftOut(entry)) {
     object
         .Text("use",
               absl::AsciiStrToLower(SetMemberUseRequest::Use_Name(entry.use())))
@@ -240,9 +245,12 @@ std::string StatusJson(const StatusData& data) {
     jobs.push_back(JobObject(job, data.now).ToString());
   }
   std::vector<std::string> members;
+  int64_t free = 0;
   for (const ClusterStatus::Entry& entry : data.cluster.members()) {
-    if (members.size() == kStatusMembersMax) break;
-    members.push_back(MemberJson(entry));
+    if (members.size() < kStatusMembersMax) {
+      members.push_back(MemberJson(entry));
+    }
+    free += entry.job_id().empty() && !IsLeftOut(entry);
   }
   return JsonObject()
       .Text("version", data.cluster.version())
@@ -253,6 +261,7 @@ std::string StatusJson(const StatusData& data) {
       .Raw("members", JsonArray(members))
       .Count("more_members",
              data.cluster.members_size() - static_cast<int64_t>(members.size()))
+      .Count("free_members", free)
       .ToString();
 }
 
@@ -288,7 +297,7 @@ std::string JobJson(const JobData& data) {
   if (job.has_evaluator()) {
     object.Text("evaluator", LogTaskName(job.evaluator().member().task()));
   }
-  if (job.state() == RUNNING) {
+  if (job.attempt() > 0) {
     object.Text("regime", RegimeText(RegimesInForce(job).back()));
   }
   return object.ToString();

@@ -217,6 +217,11 @@ class Job {
                ? attempt_->progress->MinClock()
                : -1;
   }
+  // ProgressWatchdog's, of this attempt; InfinitePast: it does not run.
+  absl::Time moved_within_clock() const {
+    return status_.state() == RUNNING ? attempt_->health.moved_within_clock()
+                                      : absl::InfinitePast();
+  }
 
   const std::string& id() const { return status_.job_id(); }
   // A copy with the progress as of `now`. Participants are without their

@@ -48,6 +48,12 @@ class JobHealth {
   bool OnFailure(const Member& member, int code, bool retryable,
                  absl::string_view reason, absl::Time now);
 
+  // ProgressWatchdog's; InfinitePast before BeginRun.
+  absl::Time moved_within_clock() const {
+    return watchdog_.has_value() ? watchdog_->moved_within_clock()
+                                 : absl::InfinitePast();
+  }
+
   // Why the job cannot go on; nothing if it can.
   std::optional<std::string> Check(absl::Time now) const;
 

@@ -45,6 +45,12 @@ class ProgressWatchdog {
   // The member has done all its work.
   void End(uint64_t incarnation);
 
+  // The last progress that closes no clock: of an evaluation, or of a round of
+  // local steps. InfinitePast: there was none.
+  absl::Time moved_within_clock() const {
+    return std::max(evaluation_moved_, local_step_moved_);
+  }
+
   // Says that a member has stood still for longer than the limit, and what it
   // said last; of several the one that is furthest behind.
   std::optional<std::string> Check(absl::Time now) const;

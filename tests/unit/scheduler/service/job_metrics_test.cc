@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/daemon/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -128,6 +129,20 @@ TEST_F(JobMetricsTest, AJobThatComesForwardIsNotIdle) {
   Evaluate(5, 1);
   metrics_.Observe(core_, now_);
   EXPECT_THAT(Rendered(), idle(0));
+  // A long evaluation: its text is no wait, and changes.
+  for (int i = 0; i < 3; ++i) {
+    now_ += absl::Seconds(60);
+    DaemonMessage message;
+    message.mutable_report()->set_job_id(job_);
+    message.mutable_report()->set_activity(
+        absl::StrCat("evaluating, ", i, " of 30"));
+    core_.OnMessage(2, message, now_, &actions_);
+    metrics_.Observe(core_, now_);
+    EXPECT_THAT(Rendered(), idle(0));
+  }
+  now_ += absl::Seconds(60);
+  metrics_.Observe(core_, now_);
+  EXPECT_THAT(Rendered(), idle(60));
 }
 
 TEST_F(JobMetricsTest, AJobSaysHowOldItsCheckpointIs) {

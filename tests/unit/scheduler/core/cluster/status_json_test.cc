@@ -178,7 +178,10 @@ TEST(StatusJsonTest, ChangesOfTheRegimeSayWhatTo) {
               HasSubstr("\"text\":\"stays BOUNDED_STALENESS, bound 4: auto: "
                         "it was the fastest\""));
   job.set_state(SUCCEEDED);
-  EXPECT_THAT(JobJson(DataOf(job)), Not(HasSubstr("\"regime\":\"BOUNDED")));
+  EXPECT_THAT(JobJson(DataOf(job)), HasSubstr("\"regime\":\"BOUNDED"));
+  job.set_attempt(0);
+  EXPECT_THAT(JobJson(DataOf(job)), Not(HasSubstr("\"regime\":\"BOUNDED")))
+      << "it has never trained";
 }
 
 TEST(StatusJsonTest, WhatUsersAndDaemonsWriteStaysText) {
@@ -204,7 +207,12 @@ TEST(StatusJsonTest, WhatUsersAndDaemonsWriteStaysText) {
 TEST(StatusJsonTest, ManyMembersAreCounted) {
   StatusData data;
   for (int i = 0; i < kStatusMembersMax + 7; ++i) data.cluster.add_members();
-  EXPECT_THAT(StatusJson(data), HasSubstr("\"more_members\":7"));
+  data.cluster.mutable_members(0)->set_job_id("j-0001");
+  data.cluster.mutable_members(1)->set_use(SetMemberUseRequest::DRAIN);
+  EXPECT_THAT(StatusJson(data),
+              AllOf(HasSubstr("\"more_members\":7"),
+                    HasSubstr(absl::StrCat("\"free_members\":",
+                                           kStatusMembersMax + 5))));
 }
 
 }  // namespace
