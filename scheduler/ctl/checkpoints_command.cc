@@ -19,6 +19,7 @@
 #include "common/model/training_graph.h"
 #include "common/system/file.h"
 #include "common/system/tar.h"
+#include "scheduler/ctl/folder_claim.h"
 #include "scheduler/ctl/job_file.h"
 #include "scheduler/ctl/start_command.h"
 #include "scheduler/ctl/text/exit_codes.h"
@@ -186,10 +187,40 @@ absl::Status CheckRowsAreNotAnothers(const CheckpointExport& options,
   return absl::OkStatus();
 }
 
+// Files that are written beside their names, which they get when all of them
+// are whole: an export that fails leaves the one before it.
+class PartFiles {
+ public:
+  PartFiles() = default;
+  ~PartFiles() {
+    std::error_code ignored;
+    for (const auto& [part, path] : files_) fs::remove(part, ignored);
+  }
+  PartFiles(const PartFiles&) = delete;
+  PartFiles& operator=(const PartFiles&) = delete;
+
+  // The name to write the file of that path to.
+  std::string Add(const std::string& path) {
+    return files_.emplace_back(PartName(path), path).first;
+  }
+  absl::Status Commit() {
+    for (const auto& [part, path] : files_) {
+      std::error_code error;
+      fs::rename(part, path, error);
+      if (error) return FileError(error.value(), "write", path);
+    }
+    files_.clear();
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> files_;
+};
+
 // The values of tensors; rows are written as they come.
 absl::StatusOr<std::vector<std::vector<float>>> ReadAndWriteRows(
     const CheckpointExport& options, const CheckpointManifest& manifest,
-    const CheckpointTools& tools) {
+    const CheckpointTools& tools, PartFiles* parts) {
   std::vector<std::unique_ptr<CheckpointTools::RowsFile>> files;
   for (const TableInfo& table : manifest.tables()) {
     SYNCLINE_ASSIGN_OR_RETURN(const std::string path,
@@ -197,7 +228,7 @@ absl::StatusOr<std::vector<std::vector<float>>> ReadAndWriteRows(
     SYNCLINE_RETURN_IF_ERROR(MakeDirs(fs::path(path).parent_path()));
     SYNCLINE_ASSIGN_OR_RETURN(
         files.emplace_back(),
-        tools.write_rows(path, table.name(), int64_t{table.dim()}));
+        tools.write_rows(parts->Add(path), table.name(), int64_t{table.dim()}));
   }
   std::vector<std::vector<float>> values;
   SYNCLINE_RETURN_IF_ERROR(
@@ -241,9 +272,14 @@ absl::Status Export(const CheckpointExport& options,
              "alone, and not in "
           << options.output << std::endl;
   }
+  PartFiles parts;
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<std::vector<float>> values,
-                            ReadAndWriteRows(options, manifest, tools));
-  if (!to_model) return tools.write_tensors(options.output, manifest, values);
+                            ReadAndWriteRows(options, manifest, tools, &parts));
+  const std::string part = parts.Add(options.output);
+  if (!to_model) {
+    SYNCLINE_RETURN_IF_ERROR(tools.write_tensors(part, manifest, values));
+    return parts.Commit();
+  }
   absl::flat_hash_map<std::string, absl::Span<const float>> weights;
   for (int i = 0; i < manifest.parameters_size(); ++i) {
     weights[manifest.parameters(i).name()] = values[static_cast<size_t>(i)];
@@ -252,7 +288,8 @@ absl::Status Export(const CheckpointExport& options,
   for (const TableInfo& table : manifest.tables()) {
     inputs.push_back(table.name());
   }
-  return model->WriteWithWeights(options.output, weights, inputs);
+  SYNCLINE_RETURN_IF_ERROR(model->WriteWithWeights(part, weights, inputs));
+  return parts.Commit();
 }
 
 // "written", and where the rows of tables are.

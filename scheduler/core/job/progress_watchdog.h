@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_SCHEDULER_CORE_JOB_PROGRESS_WATCHDOG_H_
 #define SYNCLINE_SCHEDULER_CORE_JOB_PROGRESS_WATCHDOG_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -5,8 +5,9 @@
 #include "scheduler/ctl/checkpoints_command.h"
 
 #include <filesystem>
-#include <map>
+#include <fstream>
 #include <sstream>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
@@ -25,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -94,42 +94,44 @@ class CheckpointsCommandTest : public ::testing::Test {
               return rows == nullptr ? absl::OkStatus() : rows(0, {5}, {1, 2});
             },
             .write_tensors =
-                [this](const std::string& path, const CheckpointManifest&,
-                       const std::vector<std::vector<float>>& values) {
-                  tensors_[path] = values.size();
-                  return absl::OkStatus();
+                [](const std::string& path, const CheckpointManifest&,
+                   const std::vector<std::vector<float>>& values) {
+                  return WriteFileAtomically(path,
+                                             std::to_string(values.size()));
                 },
-            .write_rows = [this](const std::string& path, const std::string&,
-                                 int64_t dim)
+            .write_rows = [](const std::string& path, const std::string&,
+                             int64_t dim)
                 -> absl::StatusOr<std::unique_ptr<CheckpointTools::RowsFile>> {
               EXPECT_EQ(dim, 2);
-              return std::make_unique<Rows>(&rows_[path]);
+              return std::make_unique<Rows>(path);
             }};
   }
   class Rows final : public CheckpointTools::RowsFile {
    public:
-    explicit Rows(std::vector<int64_t>* keys) : keys_(keys) {}
+    explicit Rows(const std::string& path) : file_(path) {}
     absl::Status Add(absl::Span<const int64_t> keys,
                      absl::Span<const float>) override {
-      keys_->insert(keys_->end(), keys.begin(), keys.end());
+      for (const int64_t key : keys) file_ << key << ' ';
       return absl::OkStatus();
     }
     absl::Status Finish() override {
-      keys_->push_back(-1);
+      file_ << "end";
+      file_.close();
       return absl::OkStatus();
     }
 
    private:
-    std::vector<int64_t>* const keys_;
+    std::ofstream file_;
   };
+  std::string Written(const std::string& name) const {
+    return ReadFile(dir_.File(name), 1 << 20).value_or("");
+  }
 
   const TempDir dir_;
   std::ostringstream out_;
   std::ostringstream err_;
   std::string read_;
   absl::Status damage_;
-  std::map<std::string, size_t> tensors_;
-  std::map<std::string, std::vector<int64_t>> rows_;
 };
 
 TEST_F(CheckpointsCommandTest, ListsThoseOfAJobAndOfAll) {
@@ -185,12 +187,27 @@ TEST_F(CheckpointsCommandTest, ExportsTensorsAndRows) {
   const std::string to = dir_.File("out/model.safetensors");
   ASSERT_EQ(RunCheckpointsExport({path, to, ""}, Tools(), console()), kExitOk)
       << err_.str();
-  EXPECT_EQ(tensors_[to], 4u);
+  EXPECT_EQ(Written("out/model.safetensors"), "4");
   EXPECT_THAT(out_.str(), HasSubstr(absl::StrCat(
                               to, ": written; the rows of 1 table are in ",
                               dir_.File("out/tables"))));
-  EXPECT_THAT(rows_[dir_.File("out/tables/emb.safetensors")],
-              ElementsAre(5, -1));
+  EXPECT_EQ(Written("out/tables/emb.safetensors"), "5 end");
+  // One that fails leaves it as it is, and nothing of its own.
+  CheckpointTools tools = Tools();
+  tools.write_tensors = [](const auto&, const auto&, const auto&) {
+    return absl::ResourceExhaustedError("no room");
+  };
+  tools.read = [](const auto&, const auto&, auto*, const auto& rows) {
+    return rows(0, {6}, {1, 2});
+  };
+  EXPECT_NE(RunCheckpointsExport({path, to, ""}, tools, console()), kExitOk);
+  EXPECT_EQ(Written("out/tables/emb.safetensors"), "5 end");
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(dir_.File("out"))) {
+    files += entry.is_regular_file();
+  }
+  EXPECT_EQ(files, 2);
 }
 
 TEST_F(CheckpointsCommandTest, RowsOfAnotherExportAreNotReplaced) {
@@ -202,8 +219,8 @@ TEST_F(CheckpointsCommandTest, RowsOfAnotherExportAreNotReplaced) {
   EXPECT_NE(RunCheckpointsExport({path, second, ""}, Tools(), console()),
             kExitOk);
   EXPECT_THAT(err_.str(), AllOf(HasSubstr(rows), HasSubstr("another export")));
-  EXPECT_TRUE(rows_.empty());
-  EXPECT_TRUE(tensors_.empty());
+  EXPECT_EQ(Written("out/tables/emb.safetensors"), "of first.safetensors");
+  EXPECT_FALSE(std::filesystem::exists(second));
   // The same export once more.
   dir_.Write("out/second.safetensors", "");
   EXPECT_EQ(RunCheckpointsExport({path, second, ""}, Tools(), console()),
@@ -225,7 +242,7 @@ TEST_F(CheckpointsCommandTest, ATableOfAStrangersNameLeadsNowhereElse) {
         kExitOk);
     EXPECT_THAT(err_.str(), HasSubstr("is no name of a file"));
   }
-  EXPECT_TRUE(rows_.empty());
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("out")));
 }
 
 TEST_F(CheckpointsCommandTest, ExportsTheSubmittedModelWithTheValues) {
