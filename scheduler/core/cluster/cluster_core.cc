@@ -193,6 +193,15 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
         older, absl::UnavailableError("this process opened another session")});
     OnMemberLost(older, LossCause::kReplaced, why, now, actions);
   }
+  if (MayBeReplacing(request)) {
+    actions->push_back(EndSession{
+        session,
+        absl::UnavailableError(absl::StrCat(
+            "a process of this kind on ", request.member().hostname(),
+            " has just lost its connection: whether it has ended, so that its "
+            "index is free, is known in a moment"))});
+    return;
+  }
   const auto entry = membership_.Admit(session, request, now);
   if (!entry.ok()) {
     actions->push_back(EndSession{session, entry.status()});
@@ -312,6 +321,16 @@ bool ClusterCore::ResumeIdle(const Membership::Entry& member, SessionId session,
   Rebind(older, session, now);
   Greet(session, request, now, actions);
   return true;
+}
+
+bool ClusterCore::MayBeReplacing(const Register& request) const {
+  if (!request.auto_index()) return false;
+  return absl::c_any_of(membership_.All(), [&](const Membership::Entry* entry) {
+    return closed_streams_.Contains(entry->session) &&
+           !engaged_.contains(entry->session) &&
+           entry->member.hostname() == request.member().hostname() &&
+           entry->member.task().type() == request.member().task().type();
+  });
 }
 
 void ClusterCore::Rebind(SessionId older, SessionId session, absl::Time now) {
@@ -548,7 +567,11 @@ void ClusterCore::LoseExpired(absl::Time now, ClusterActions* actions) {
         EndSession{session, absl::UnavailableError(absl::StrCat(
                                 "lease expired: ", why, ", the lease is ",
                                 SecondsText(options_.lease)))});
-    OnMemberLost(session, LossCause::kSilent, why, now, actions);
+    // Its host may have ended with it.
+    const bool has_left =
+        closed_streams_.Contains(session) && !engaged_.contains(session);
+    OnMemberLost(session, has_left ? LossCause::kLeft : LossCause::kSilent,
+                 has_left ? kStreamClosed : why, now, actions);
   }
   for (const SessionId session : closed_streams_.Overdue(now)) {
     OnMemberLost(
@@ -600,12 +623,12 @@ MemberPool ClusterCore::Pool() const {
     // One that has a job was confirmed when it was given that, perhaps by an
     // earlier scheduler.
     const bool is_free = !engaged_.contains(entry->session);
-    if (is_free && (!address_checks_.Confirmed(entry->session) ||
-                    closed_streams_.Contains(entry->session))) {
-      continue;
-    }
+    if (is_free && !address_checks_.Confirmed(entry->session)) continue;
     if (!uses_.TakesJobs(entry->member.task())) continue;
-    pool.Add(entry->session, entry->member, is_free);
+    // One whose connection has ended is there, for jobs that wait for it, and
+    // can be sent nothing.
+    pool.Add(entry->session, entry->member,
+             is_free && !closed_streams_.Contains(entry->session));
   }
   return pool;
 }

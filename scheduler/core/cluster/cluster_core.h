@@ -247,6 +247,10 @@ class ClusterCore {
   bool ResumeIdle(const Membership::Entry& member, SessionId session,
                   const Register& request, absl::Time now,
                   ClusterActions* actions);
+  // The process takes any index, and one of its kind and host is being asked
+  // whether it still lives: the newcomer is to have the index of that, with
+  // what its operator has said of it.
+  bool MayBeReplacing(const Register& request) const;
   // The member of `older` has `session` now.
   void Rebind(SessionId older, SessionId session, absl::Time now);
   // Why this process cannot go on as the absent `member`.

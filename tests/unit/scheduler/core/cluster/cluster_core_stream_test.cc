@@ -83,19 +83,56 @@ TEST_F(ClusterCoreStreamTest, AnIdleMemberWhoseConnectionEndsStaysOne) {
   Answer(3, absl::OkStatus());
   Join(4, PS, 1, 14);
   Answer(4, absl::OkStatus());
+  Join(6, WORKER, 2, 16);
+  Answer(6, absl::OkStatus());
+  Pass(CoreOptions().settle + absl::Seconds(1), {1, 2, 3, 4, 6});
   Close(3);
   EXPECT_THAT(Asked(), ElementsAre(3));
   Answer(3, absl::OkStatus());
   EXPECT_EQ(core_.lost_count(), 0u);
   EXPECT_THAT(JobOf(3), HasSubstr("its connection has ended"));
-  const std::string next = Submit(1, 1);
-  EXPECT_EQ(State(next), QUEUED) << "nothing can be sent to it";
+  const std::string large = Submit(2, 1);
+  const std::string small = Submit(1, 1);
+  Pass(absl::Seconds(2), {1, 2, 4, 6});
+  EXPECT_EQ(State(large), QUEUED) << "nothing can be sent to it";
+  EXPECT_EQ(State(small), QUEUED) << "it is behind one that waits for it";
   Join(5, WORKER, 1, 13);
-  EXPECT_THAT(Commands(),
-              ElementsAre("5 registered", "5 prepare", "4 prepare"));
+  EXPECT_EQ(State(large), PREPARING);
   EXPECT_THAT(Ended(), IsEmpty());
   EXPECT_EQ(core_.membership().Find(3), nullptr);
   EXPECT_EQ(core_.lost_count(), 0u);
+}
+
+// A daemon that is restarted while the end of its old process is not known.
+TEST_F(ClusterCoreStreamTest, ANewProcessHasTheIndexOfTheOneThatEnded) {
+  Join(3, WORKER, 1, 13);
+  Answer(3, absl::OkStatus());
+  Close(3);
+  Register request;
+  request.set_auto_index(true);
+  Member* const member = request.mutable_member();
+  member->mutable_task()->set_type(WORKER);
+  member->set_address("h:1");
+  member->set_incarnation(17);
+  member->set_version("0.1.0");
+  actions_.clear();
+  core_.OnRegister(8, request, now_, &actions_);
+  EXPECT_THAT(Ended(), ElementsAre(HasSubstr("has just lost its connection")));
+  Answer(3, absl::NotFoundError("connection refused"));
+  actions_.clear();
+  core_.OnRegister(9, request, now_, &actions_);
+  EXPECT_THAT(Ended(), IsEmpty());
+  EXPECT_EQ(core_.membership().Find(9)->member.task().index(), 1u);
+}
+
+TEST_F(ClusterCoreStreamTest, AnIdleMemberThatEndsWithItsHostHasLeft) {
+  Join(3, WORKER, 1, 13);
+  Answer(3, absl::OkStatus());
+  Close(3);
+  Answer(3, absl::DeadlineExceededError("no answer"));
+  Pass(CoreOptions().lease + absl::Seconds(1), {1, 2});
+  EXPECT_EQ(core_.membership().Find(3), nullptr);
+  EXPECT_EQ(core_.losses().at(ClusterCore::LossCause::kLeft), 1u);
 }
 
 TEST_F(ClusterCoreStreamTest, AnIdleMemberThatHasEndedHasLeft) {
