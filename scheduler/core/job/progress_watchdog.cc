@@ -82,6 +82,16 @@ void ProgressWatchdog::End(uint64_t incarnation) {
   members_.erase(incarnation);
 }
 
+absl::Time ProgressWatchdog::moved_within_clock() const {
+  const bool trains =
+      std::any_of(members_.begin(), members_.end(), [](const auto& member) {
+        return member.second.clocks > 0 && !IsFinishing(member.second);
+      });
+  return holds_workers_ || !trains
+             ? std::max(evaluation_moved_, local_step_moved_)
+             : local_step_moved_;
+}
+
 std::optional<std::string> ProgressWatchdog::Check(absl::Time now) const {
   const Watched* last = nullptr;
   // An evaluation that hangs is to blame before the workers that it holds.

@@ -1,7 +1,6 @@
 #ifndef SYNCLINE_SCHEDULER_CORE_JOB_PROGRESS_WATCHDOG_H_
 #define SYNCLINE_SCHEDULER_CORE_JOB_PROGRESS_WATCHDOG_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -46,11 +45,10 @@ class ProgressWatchdog {
   // The member has done all its work.
   void End(uint64_t incarnation);
 
-  // The last progress that closes no clock: of an evaluation, or of a round of
-  // local steps. InfinitePast: there was none.
-  absl::Time moved_within_clock() const {
-    return std::max(evaluation_moved_, local_step_moved_);
-  }
+  // The last progress that closes no clock: of a round of local steps, or of an
+  // evaluation that holds the workers, or that there are no workers beside.
+  // InfinitePast: there was none.
+  absl::Time moved_within_clock() const;
 
   // Says that a member has stood still for longer than the limit, and what it
   // said last; of several the one that is furthest behind.

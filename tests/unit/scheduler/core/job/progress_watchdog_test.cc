@@ -201,6 +201,10 @@ TEST_F(ProgressWatchdogTest, AnEvaluationThatHoldsNobodyExcusesNobody) {
     watchdog.OnReport(kEvaluator, report, now_);
   }
   EXPECT_THAT(watchdog.Check(now_).value_or(""), HasSubstr("worker 0 at h:1"));
+  EXPECT_EQ(watchdog.moved_within_clock(), absl::InfinitePast());
+  // Where no worker trains any more it is all that moves.
+  watchdog.End(kWorker);
+  EXPECT_EQ(watchdog.moved_within_clock(), now_);
 }
 
 TEST_F(ProgressWatchdogTest, AnEvaluatorThatWaitsForItsCutIsNotWatched) {
