@@ -43,7 +43,7 @@ absl::Status DiskError(int error_number, absl::string_view verb,
 // --- Sink --------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
-    const std::string& path, const Options& options) {
+    const std::string& path, std::function<absl::Status()> go_on) {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointCreate));
   // A file of that name that another checkpoint needs stays as it is there.
   struct stat there;
@@ -54,13 +54,14 @@ absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
   FileDescriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return DiskError(errno, "create", path);
-  return absl::WrapUnique(new StateFileSink(path, std::move(file), options));
+  return absl::WrapUnique(
+      new StateFileSink(path, std::move(file), std::move(go_on)));
 }
 
 StateFileSink::StateFileSink(const std::string& path, FileDescriptor file,
-                             const Options& options)
+                             std::function<absl::Status()> go_on)
     : path_(path),
-      options_(options),
+      go_on_(std::move(go_on)),
       file_(std::move(file)),
       thread_("checkpoint-disk", 1) {
   buffer_.reserve(kBufferBytes);
@@ -107,16 +108,16 @@ absl::Status StateFileSink::Flush() {
 }
 
 absl::Status StateFileSink::AwaitDisk() {
-  const absl::Time deadline = MonotonicNow() + options_.piece_wait_max;
+  const absl::Time deadline = MonotonicNow() + piece_wait_max_;
   while (true) {
-    if (options_.go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(options_.go_on());
+    if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
     MutexLock lock(&mu_);
     if (!writes_) return disk_;
     const absl::Time now = MonotonicNow();
     if (now >= deadline) {
       return absl::UnavailableError(absl::StrCat(
           path_, ": the disk hangs: it has not taken ", piece_.size(),
-          " bytes in ", absl::FormatDuration(options_.piece_wait_max)));
+          " bytes in ", absl::FormatDuration(piece_wait_max_)));
     }
     taken_.WaitUntil(&mu_, std::min(deadline, now + kAskPeriod));
   }

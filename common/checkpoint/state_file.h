@@ -29,19 +29,18 @@ namespace syncline {
 // other error of the disk, or it hangs. They name the path.
 class StateFileSink final : public ShardStateSink {
  public:
-  struct Options {
-    // Asked before each piece, and while the disk takes one; its error ends the
-    // file. May be null; from the caller's thread.
-    std::function<absl::Status()> go_on = nullptr;
-    // The disk takes a piece within it, or it hangs.
-    absl::Duration piece_wait_max = absl::Seconds(60);
-  };
+  // `go_on` is asked before each piece, and while the disk takes one; its error
+  // ends the file. May be null; on the caller's thread.
   static absl::StatusOr<std::unique_ptr<StateFileSink>> Create(
-      const std::string& path, const Options& options);
+      const std::string& path, std::function<absl::Status()> go_on);
   // Waits until the disk has taken or refused its piece, or for ever.
   ~StateFileSink() override;
   StateFileSink(const StateFileSink&) = delete;
   StateFileSink& operator=(const StateFileSink&) = delete;
+
+  // From now on a disk that takes a piece for longer hangs, which is an error.
+  // For ever at first.
+  void SetPieceWaitMax(absl::Duration max) { piece_wait_max_ = max; }
 
   absl::Status Append(absl::string_view head, absl::string_view bulk) override;
   // Writes what is left and syncs it. Nothing can be appended afterwards.
@@ -53,7 +52,7 @@ class StateFileSink final : public ShardStateSink {
 
  private:
   StateFileSink(const std::string& path, FileDescriptor file,
-                const Options& options);
+                std::function<absl::Status()> go_on);
   // Gives buffer_ to the disk's thread.
   absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_);
   // Until the disk has taken the piece that it was given. Errors: the disk's.
@@ -62,7 +61,8 @@ class StateFileSink final : public ShardStateSink {
   absl::Status WritePiece();
 
   const std::string path_;
-  const Options options_;
+  const std::function<absl::Status()> go_on_;
+  absl::Duration piece_wait_max_ = absl::InfiniteDuration();
   FileDescriptor file_;
   std::string buffer_;
   uint64_t bytes_ = 0;

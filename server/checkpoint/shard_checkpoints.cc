@@ -273,8 +273,7 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
         const std::unique_ptr<StateFileSink> file,
         StateFileSink::Create(
             absl::StrCat(written.path(), "/", written.file()),
-            {.go_on = [this, snapshot] { return StatusOf(*snapshot); },
-             .piece_wait_max = options_.push_wait_max}));
+            [this, snapshot] { return StatusOf(*snapshot); }));
     // The lane whose rows are written stands still.
     ShardExporter exporter(
         shard_.config, shard_.layout, shard_.executor, shard_.lanes,
@@ -283,7 +282,10 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
     if (chain_.is_used()) exporter.SetChain(plan);
     SYNCLINE_RETURN_IF_ERROR(exporter.Begin(snapshot->state, snapshot->cut_id,
                                             snapshot->total_clocks));
+    file->SetPieceWaitMax(options_.push_wait_max);
     SYNCLINE_RETURN_IF_ERROR(WriteTables(snapshot, &exporter));
+    // Pushes that wait for blocks give the snapshot up by themselves.
+    file->SetPieceWaitMax(absl::InfiniteDuration());
     SYNCLINE_RETURN_IF_ERROR(WriteBlocks(*snapshot, &exporter));
     SYNCLINE_RETURN_IF_ERROR(exporter.End());
     SYNCLINE_RETURN_IF_ERROR(file->Finish());

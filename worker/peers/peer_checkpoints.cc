@@ -170,8 +170,7 @@ absl::Status PeerCheckpoints::WriteState(const Task& task,
                                          const std::string& path, Part* part) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const std::unique_ptr<StateFileSink> file,
-      StateFileSink::Create(path,
-                            {.go_on = [this, &task] { return GoOn(task); }}));
+      StateFileSink::Create(path, [this, &task] { return GoOn(task); }));
   ShardStateWriter writer(file.get());
   SYNCLINE_RETURN_IF_ERROR(
       writer.Write(ShardStateKind::kHeader, task.header, {}));

@@ -56,7 +56,7 @@ absl::StatusOr<std::string> ReadAll(StateFileSource* source, size_t step) {
 TEST(StateFileTest, WhatIsAppendedIsRead) {
   const TempDir dir;
   const std::string path = dir.File("state");
-  auto sink = StateFileSink::Create(path, {});
+  auto sink = StateFileSink::Create(path, nullptr);
   ASSERT_OK(sink.status());
   const std::string bulk = Bulk();
   ASSERT_OK((*sink)->Append("head", bulk));
@@ -83,7 +83,7 @@ TEST(StateFileTest, AFileThatAnotherCheckpointNeedsIsNotWrittenOver) {
   const std::string link = OlderStateFile(path, 0xbeef);
   EXPECT_EQ(link, dir.File("a.000000000000beef.state"));
   std::filesystem::create_hard_link(path, link);
-  auto sink = StateFileSink::Create(path, {});
+  auto sink = StateFileSink::Create(path, nullptr);
   ASSERT_OK(sink.status());
   ASSERT_OK((*sink)->Append("new one", ""));
   ASSERT_OK((*sink)->Finish());
@@ -156,7 +156,7 @@ TEST(StateFileTest, OneThatWasNotFinishedIsGone) {
   const TempDir dir;
   const std::string path = dir.File("state");
   {
-    auto sink = StateFileSink::Create(path, {});
+    auto sink = StateFileSink::Create(path, nullptr);
     ASSERT_OK(sink.status());
     ASSERT_OK((*sink)->Append("a", Bulk()));
     EXPECT_TRUE(std::filesystem::exists(path));
@@ -168,7 +168,7 @@ TEST(StateFileTest, AFullDiskIsExhausted) {
   const TempDir dir;
   const std::string path = dir.File("state");
   std::filesystem::create_symlink("/dev/full", path);
-  auto sink = StateFileSink::Create(path, {});
+  auto sink = StateFileSink::Create(path, nullptr);
   ASSERT_OK(sink.status());
   absl::Status status = (*sink)->Append("", Bulk());
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -177,8 +177,9 @@ TEST(StateFileTest, AFullDiskIsExhausted) {
 
 TEST(StateFileTest, AFolderThatIsNotThereIsUnavailable) {
   const TempDir dir;
-  EXPECT_EQ(StateFileSink::Create(dir.File("none/state"), {}).status().code(),
-            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(
+      StateFileSink::Create(dir.File("none/state"), nullptr).status().code(),
+      absl::StatusCode::kUnavailable);
   EXPECT_EQ(StateFileSource::Open(dir.File("none"), 1, 1).status().code(),
             absl::StatusCode::kNotFound);
 }
@@ -186,10 +187,9 @@ TEST(StateFileTest, AFolderThatIsNotThereIsUnavailable) {
 TEST(StateFileTest, WhoSaysStopIsHeard) {
   const TempDir dir;
   int asked = 0;
-  auto sink = StateFileSink::Create(
-      dir.File("state"), {.go_on = [&] {
-        return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
-      }});
+  auto sink = StateFileSink::Create(dir.File("state"), [&] {
+    return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
+  });
   ASSERT_OK(sink.status());
   EXPECT_EQ((*sink)->Append("", Bulk()), absl::CancelledError("stop"));
 }
@@ -205,10 +205,9 @@ TEST(StateFileTest, ADiskThatHangsIsNamed) {
   absl::Status go_on;
   std::thread drain;
   {
-    auto sink = StateFileSink::Create(
-        path, {.go_on = [&] { return go_on; },
-               .piece_wait_max = absl::Milliseconds(200)});
+    auto sink = StateFileSink::Create(path, [&] { return go_on; });
     ASSERT_OK(sink.status());
+    (*sink)->SetPieceWaitMax(absl::Milliseconds(200));
     const absl::Status hangs = (*sink)->Append("", Bulk());
     EXPECT_EQ(hangs.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(std::string(hangs.message()),
