@@ -109,24 +109,30 @@ int RunLogs(const LogsOptions& options, const Console& console) {
   std::map<std::string, LogSplicer> splicers;
   Reconnects reconnects;
   for (;;) {
-    const absl::Status ended = client.Logs(
-        request,
-        [&](const LogLines& lines) {
-          reconnects.OnHeard();
-          const std::string text =
-              IsNote(lines.text())
-                  ? lines.text()
-                  : splicers[NameOf(lines.task())].Take(lines.text());
-          if (text.empty()) return true;
-          if (console.json) {
-            PrintLinesAsJson(lines.task(), text, console);
-          } else {
-            console.out << PrefixLines(lines.task(), text) << std::flush;
-          }
-          return console.out.good();  // not: a pipe whose reader has gone
-        },
-        &interrupts);
-    if (ended.ok()) return kExitOk;
+    absl::Status ended;
+    // A job that waits in the queue has no lines; that it is known counts.
+    if (options.follow) ended = client.Get(options.job_id).status();
+    if (ended.ok()) {
+      if (options.follow) reconnects.OnHeard();
+      ended = client.Logs(
+          request,
+          [&](const LogLines& lines) {
+            reconnects.OnHeard();
+            const std::string text =
+                IsNote(lines.text())
+                    ? lines.text()
+                    : splicers[NameOf(lines.task())].Take(lines.text());
+            if (text.empty()) return true;
+            if (console.json) {
+              PrintLinesAsJson(lines.task(), text, console);
+            } else {
+              console.out << PrefixLines(lines.task(), text) << std::flush;
+            }
+            return console.out.good();  // not: a pipe whose reader has gone
+          },
+          &interrupts);
+      if (ended.ok()) return kExitOk;
+    }
     const absl::Status again =
         options.follow ? reconnects.Await(ended, MonotonicNow(), &interrupts)
                        : ended;

@@ -57,14 +57,6 @@ std::string QuorumText(const JobStatus& job) {
       job.spec().consistency().needed(), job.progress().workers_size());
 }
 
-// The time between `before` and now is enough to judge workers by: a clock was
-// closed, or ten should have been.
-bool IsLongEnough(const JobProgress& before, const JobProgress& now) {
-  if (before.workers().empty() || now.clock() <= 0) return false;
-  if (now.clock() != before.clock()) return true;
-  return TotalSeconds(now.workers(0)) < 0.2 * static_cast<double>(now.clock());
-}
-
 // Since `before`; empty: since the attempt's start.
 std::string StragglerText(const JobStatus& job, const JobProgress& before) {
   const JobProgress& now = job.progress();
@@ -80,14 +72,9 @@ std::string StragglerText(const JobStatus& job, const JobProgress& before) {
     (now.workers(i).rank() == *slow ? own : others) += share;
   }
   others /= now.workers_size() - 1;
-  // No worker has ended a step meanwhile.
-  const std::string why =
-      others < kShareMin
-          ? "it is behind all others, and the job has not come forward"
-          : absl::StrFormat("it waits %.0f%% of its time, they %.0f%%",
-                            100 * own, 100 * others);
-  return absl::StrCat("the others wait for ", NameOf(job, *slow), ": ", why,
-                      "\n");
+  return absl::StrFormat(
+      "the others wait for %s: it waits %.0f%% of its time, they %.0f%%\n",
+      NameOf(job, *slow), 100 * own, 100 * others);
 }
 
 // The phases that most of the workers' time goes into.
@@ -187,11 +174,12 @@ std::string WhyText(const JobStatus& job, absl::Time now,
   if (job.state() == RUNNING && OnlyEvaluates(job.spec())) {
     absl::StrAppend(&text, OnlyEvaluatesText(job.spec()), "\n");
   } else if (job.state() == RUNNING) {
-    absl::StrAppend(
-        &text, ProgressText(job.progress()), "\n",
-        StragglerText(
-            job, IsLongEnough(before, job.progress()) ? before : JobProgress()),
-        PhasesText(job.progress()));
+    // Of workers that have ended no step since nothing can be said.
+    const JobProgress in_this_time =
+        job.progress().clock() != before.clock() ? before : JobProgress();
+    absl::StrAppend(&text, ProgressText(job.progress()), "\n",
+                    StragglerText(job, in_this_time),
+                    PhasesText(job.progress()));
     for (const std::string& line : BlameLines(job, kBlameLinesMax)) {
       absl::StrAppend(&text, line, "\n");
     }
