@@ -148,7 +148,7 @@ class SubmitReactor final : public ReceiveReactor<SubmitRequest> {
   void Drop(const absl::Status& outcome) override {
     model_.reset();
     weights_.reset();
-    if (absl::IsCancelled(outcome)) return;  // the user has left
+    if (cancelled() || absl::IsCancelled(outcome)) return;  // the user has left
     if (outcome.ok() && response_->repeated_submission()) return;
     context_.loop->CountSubmit(outcome.ok());
   }

@@ -71,10 +71,11 @@ std::string FolderBelow(const std::string& own_dir,
                    named.filename().string());
   uint32_t crc32c = 0;
   const auto manifest = ReadManifest(own, &crc32c);
-  const bool is_same = manifest.ok() && crc32c == from.manifest_crc32c() &&
-                       (assignment.tenant().empty() ||
-                        manifest->tenant() == assignment.tenant());
-  return is_same ? own : "";
+  if (!manifest.ok() || crc32c != from.manifest_crc32c()) return "";
+  const bool is_own =
+      manifest->tenant() == assignment.tenant() ||
+      (manifest->tenant().empty() && manifest->job_id() == assignment.job_id());
+  return is_own || assignment.tenant().empty() ? own : "";
 }
 
 }  // namespace

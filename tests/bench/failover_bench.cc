@@ -5,7 +5,7 @@
 //                of 1 M rows: samples/s with a checkpoint every 30 s against
 //                none, and the longest step of each
 //   lost worker  kill -9 of one of four workers of a job in SYNC that may go
-//                on with three: until the others' next clock
+//                on with three: until the others' second clock
 //   lost ps      kill -9 of a ps with 512 MiB of state, another one is free:
 //                until the next attempt's first clock, beside reading the
 //                checkpoint once from the disk
@@ -309,24 +309,17 @@ absl::Status MeasureTraining(const BenchOptions& options, Report* report) {
 
 // --- Losses ------------------------------------------------------------------
 
-// From `killed` to the first of the clocks that end behind it and behind the
-// longest step since.
+// From `killed` to the end of the second clock after it: the first one may have
+// had all gradients of the lost worker.
 absl::StatusOr<double> HeldUp(const std::vector<ClockEnd>& ends,
                               absl::Time killed) {
-  absl::Duration longest = absl::ZeroDuration();
-  absl::Time went_on = absl::InfiniteFuture();
-  for (size_t i = 0; i < ends.size(); ++i) {
-    if (ends[i].time <= killed) continue;
-    const absl::Duration step =
-        i == 0 ? ends[i].time - killed : ends[i].time - ends[i - 1].time;
-    if (step <= longest) continue;
-    longest = step;
-    went_on = ends[i].time;
+  const auto first =
+      std::find_if(ends.begin(), ends.end(),
+                   [&](const ClockEnd& one) { return one.time > killed; });
+  if (ends.end() - first < 2) {
+    return absl::InternalError("the job ended at the kill");
   }
-  if (went_on == absl::InfiniteFuture()) {
-    return absl::InternalError("no clock ended after the kill");
-  }
-  return absl::ToDoubleSeconds(went_on - killed);
+  return absl::ToDoubleSeconds((first + 1)->time - killed);
 }
 
 // Kills the daemon, and returns when.
@@ -362,7 +355,7 @@ absl::Status MeasureLostWorker(const BenchOptions& options, Report* report) {
   job.mutable_checkpoint()->set_every_seconds(1000);
   job.mutable_checkpoint()->set_directory(folder);
   job.mutable_restart()->set_max(1);
-  const std::string name = "lost worker: kill -9 to the others' next clock, ";
+  const std::string name = "lost worker: kill -9 to the others' second clock, ";
   for (int i = 0; i < options.repetitions; ++i) {
     for (const int ps : {1, 2}) {
       job.mutable_resources()->set_ps(ps);
@@ -390,18 +383,16 @@ absl::Status MeasureLostWorker(const BenchOptions& options, Report* report) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> ReadAllCold(const std::string& folder) {
-  double seconds = 0;
+// The files of a checkpoint.
+absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& folder) {
+  std::vector<std::string> files;
   std::error_code error;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(folder, error)) {
-    if (!entry.is_regular_file(error)) continue;
-    SYNCLINE_ASSIGN_OR_RETURN(const double one,
-                              ReadCold(entry.path().string()));
-    seconds += one;
+    if (entry.is_regular_file(error)) files.push_back(entry.path().string());
   }
   if (error) return absl::UnknownError(error.message());
-  return seconds;
+  return files;
 }
 
 absl::Status MeasureLostPs(const BenchOptions& options, Report* report) {
@@ -447,8 +438,11 @@ absl::Status MeasureLostPs(const BenchOptions& options, Report* report) {
     const CheckpointInfo checkpoint = *status.checkpoints().rbegin();
     const std::string victim =
         absl::StrCat("ps-", status.ps(0).member().task().index());
-    // What has been written a moment ago is read from memory, as after any
-    // loss of a process alone.
+    SYNCLINE_ASSIGN_OR_RETURN(const std::vector<std::string> files,
+                              FilesIn(checkpoint.path()));
+    for (const std::string& file : files) {
+      SYNCLINE_RETURN_IF_ERROR(DropCache(file));
+    }
     const absl::Time killed = Kill(&cluster, victim);
     SYNCLINE_ASSIGN_OR_RETURN(const JobStatus end, EndOf(&cluster, id));
     if (end.attempt() != 2) {
@@ -464,8 +458,11 @@ absl::Status MeasureLostPs(const BenchOptions& options, Report* report) {
       return absl::InternalError("the attempt's first clock has no time");
     }
     const double seconds = absl::ToDoubleSeconds(next->time - killed);
-    SYNCLINE_ASSIGN_OR_RETURN(const double cold,
-                              ReadAllCold(checkpoint.path()));
+    double cold = 0;
+    for (const std::string& file : files) {
+      SYNCLINE_ASSIGN_OR_RETURN(const double one, ReadCold(file));
+      cold += one;
+    }
     report->Set("MiB of the lost state",
                 static_cast<double>(checkpoint.bytes()) / (1 << 20));
     report->Add(lost, "s", seconds);
