@@ -28,6 +28,7 @@ namespace {
 
 constexpr int kLinksMax = 40;  // as Linux has it
 constexpr char kOutsidePayload[] = "syncline/outside";
+constexpr char kOfTenants[] = "tenants";
 
 // A job without a tenant asks for what `folder` of the root has.
 absl::Status TenantsError(absl::string_view path, absl::string_view folder) {
@@ -35,7 +36,7 @@ absl::Status TenantsError(absl::string_view path, absl::string_view folder) {
       absl::StrCat("\"", path, "\" leads into ", folder,
                    " of --data-root, where the data of ",
                    "tenants are; a job without a tenant reads none of them"));
-  status.SetPayload(kOutsidePayload, absl::Cord("1"));
+  status.SetPayload(kOutsidePayload, absl::Cord(kOfTenants));
   return status;
 }
 
@@ -215,6 +216,10 @@ absl::Status OutsideError(absl::string_view path) {
       "--data-root out"));
   status.SetPayload(kOutsidePayload, absl::Cord("1"));
   return status;
+}
+
+bool LeadsToTenants(const absl::Status& status) {
+  return status.GetPayload(kOutsidePayload) == absl::Cord(kOfTenants);
 }
 
 bool IsOutside(const absl::Status& status) {

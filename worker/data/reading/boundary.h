@@ -34,6 +34,8 @@ absl::StatusOr<std::vector<std::string>> MatchWithin(
 // The error for a path that leads outside. It does not tell what is there.
 absl::Status OutsideError(absl::string_view path);
 bool IsOutside(const absl::Status& status);
+// Of these: it leads into the folder of tenants' data.
+bool LeadsToTenants(const absl::Status& status);
 
 }  // namespace syncline::worker
 

@@ -191,8 +191,10 @@ class GzipFile : public InputFile {
   bool finished_ = false;
 };
 
-// Of `pattern`, which leads outside of `root`.
-absl::Status Outside(absl::string_view pattern, const DataRoot& root) {
+// Of `pattern`, which leads outside of `root`, as `found` says.
+absl::Status Outside(const absl::Status& found, absl::string_view pattern,
+                     const DataRoot& root) {
+  if (LeadsToTenants(found)) return found;
   if (root.tenant.empty()) return OutsideError(pattern);
   return absl::PermissionDeniedError(absl::StrCat(
       "\"", pattern, "\" leads outside the folder of tenant ", root.tenant,
@@ -216,8 +218,9 @@ absl::StatusOr<std::vector<DataFile>> FindFiles(absl::string_view pattern,
     for (const std::string& file : *found) files.emplace_back(file, data_root);
     return files;
   }
-  const absl::Status status =
-      IsOutside(found.status()) ? Outside(pattern, data_root) : found.status();
+  const absl::Status status = IsOutside(found.status())
+                                  ? Outside(found.status(), pattern, data_root)
+                                  : found.status();
   if (asked.is_absolute()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message(), " (\"", pattern,
