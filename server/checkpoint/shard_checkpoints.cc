@@ -158,7 +158,8 @@ void ShardCheckpoints::OnSnapshot(uint64_t cut_id,
                                         "in the folder ",
                  options_.folder)));
     }
-    lane_moved_.WaitUntil(&mu_, now + absl::Seconds(1));
+    lane_moved_.WaitUntil(
+        &mu_, now + std::min(options_.push_wait_max, absl::Seconds(1)));
   }
   counts_.table_waits += MonotonicNow() - began;
 }

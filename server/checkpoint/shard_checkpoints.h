@@ -62,7 +62,7 @@ class ShardCheckpoints final : public SnapshotTaker {
     std::optional<uint64_t> copy_bytes = {};  // as CheckpointSpec's
     // How long a push or a lane may wait for the disk before the snapshot is
     // given up.
-    absl::Duration push_wait_max = absl::Seconds(60);
+    absl::Duration push_wait_max = absl::Seconds(20);
     // How long lanes may take to come to the cut.
     absl::Duration lane_wait_max = absl::Minutes(10);
   };

@@ -43,6 +43,9 @@
 namespace syncline::ps {
 namespace {
 
+// A disk may be busy for so long.
+constexpr absl::Duration kDiskStallMin = absl::Milliseconds(250);
+
 // How late a parked call may learn that its time is over.
 constexpr absl::Duration kTickPeriod = absl::Milliseconds(50);
 constexpr int kTicksPerSample = 20;
@@ -526,7 +529,9 @@ absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
   options.keep_every = spec.keep_every();
   options.full_tables_every = std::max<uint32_t>(spec.full_tables_every(), 1);
   options.copy_bytes = CopyLimit(spec);
-  options.push_wait_max = checkpoint_wait_max_;
+  // Workers wait for pushes and lanes no longer than a step timeout.
+  options.push_wait_max = std::min(
+      checkpoint_wait_max_, std::max(config.wait_max / 3, kDiskStallMin));
   if (const auto free = FreeDiskBytes(folder); !free.ok()) {
     return absl::UnavailableError(
         absl::StrCat(config.label, ": ",

@@ -44,8 +44,8 @@ class PsServer {
     // such jobs are refused.
     std::string checkpoint_dir = {};
     // How long a push or a lane may wait for the disk of a checkpoint before
-    // that is given up.
-    absl::Duration checkpoint_wait_max = absl::Seconds(60);
+    // that is given up; at most a third of the job's step timeout.
+    absl::Duration checkpoint_wait_max = absl::Seconds(20);
     uint64_t table_disk_bytes = 0;  // 0: rows stay in memory
     std::string spill_dir = {};     // where; needed with table_disk_bytes
     // Payloads of workers on this host may be in memory of theirs that this

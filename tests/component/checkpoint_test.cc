@@ -415,6 +415,9 @@ TEST(CheckpointOwnFolderTest, APsStartsFromItsOwnPartAndKeepsNoneThatFailed) {
   };
   EXPECT_OK(opens());
   assignment.set_tenant("acme");
+  // A job's own one, of before manifests had a tenant.
+  EXPECT_OK(opens());
+  assignment.set_job_id("j-0009");
   const absl::Status strange = opens();
   EXPECT_FALSE(strange.ok());
   EXPECT_THAT(std::string(strange.message()), Not(HasSubstr(folders[0])));

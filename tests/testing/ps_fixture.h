@@ -59,7 +59,7 @@ class PsFixture {
     // "ps-RANK" below it is a ps' own.
     std::string checkpoint_dir = {};
     // PsServer's.
-    absl::Duration checkpoint_wait_max = absl::Seconds(60);
+    absl::Duration checkpoint_wait_max = absl::Seconds(20);
     // Changes the job after sensible defaults: SGD at rate 1, SYNC.
     std::function<void(JobSpec*)> spec = {};
     // In place of the spec's, unless empty.

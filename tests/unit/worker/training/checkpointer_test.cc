@@ -353,6 +353,19 @@ TEST_F(CheckpointerTest, ARequestThatCannotBeMetIsRefusedWithTheReason) {
                           HasSubstr("last step")));
 }
 
+TEST_F(CheckpointerTest, AJobThatHasEndedWaitsForADiskForSomeStepTimeouts) {
+  Open();
+  job_.assignment.mutable_spec()->mutable_limits()->set_step_timeout_seconds(
+      0.1);
+  disks_.ready = false;
+  Steps(0, 4);
+  checkpointer_->Finish();
+  EXPECT_THAT(whole_, IsEmpty());
+  EXPECT_THAT(trouble_, ElementsAre(HasSubstr("at clock 4: it was not written "
+                                              "in 800ms after the job's last "
+                                              "step: a disk hangs")));
+}
+
 TEST_F(CheckpointerTest, AJobThatIsStoppedWaitsForNoDisk) {
   Open();
   disks_.ready = false;
