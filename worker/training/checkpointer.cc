@@ -17,6 +17,11 @@
 namespace syncline::worker {
 namespace {
 
+// The scheduler takes a worker for hung that has not come forward in ten step
+// timeouts, and ten seconds.
+constexpr int kFinishTimeouts = 8;
+constexpr absl::Duration kFinishMin = absl::Seconds(8);
+
 // The thread acts when it is told to.
 constexpr absl::Duration kIdlePeriod = absl::Hours(1);
 // A disk that is slower than a job asks for need not be named each time.
@@ -273,6 +278,26 @@ void Checkpointer::AwaitWritten() {
 
 void Checkpointer::Finish() {
   open_.reset();
+  const absl::Duration limit =
+      std::max(kFinishMin,
+               kFinishTimeouts *
+                   absl::Seconds(job_.spec().limits().step_timeout_seconds()));
+  std::shared_ptr<Written> left;
+  {
+    MutexLock lock(&mu_);
+    const absl::Time give_up = MonotonicNow() + limit;
+    while (written_ != nullptr && MonotonicNow() < give_up) {
+      idle_.WaitUntil(&mu_, give_up);
+    }
+    left = written_;
+  }
+  if (left == nullptr) return;
+  Fail(*std::min_element(left->parts.clocks.begin(), left->parts.clocks.end()),
+       left->requested,
+       absl::UnavailableError(absl::StrCat(
+           "it was not written in ", absl::FormatDuration(limit),
+           " after the job's last step: a disk hangs, or is too slow")));
+  left->writing->Cancel();
   MutexLock lock(&mu_);
   while (written_ != nullptr) {
     idle_.WaitUntil(&mu_, MonotonicNow() + absl::Minutes(1));

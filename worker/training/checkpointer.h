@@ -107,8 +107,9 @@ class Checkpointer {
   // No step follows: requests that are not met by a cut that is reached, and
   // later ones, are refused.
   void EndSteps() ABSL_LOCKS_EXCLUDED(mu_);
-  // Blocks until no checkpoint is being written. An announced cut that is not
-  // reached is given up.
+  // Blocks until no checkpoint is being written, eight step timeouts, or 8 s,
+  // at most: one that takes longer is given up, and told. An announced cut that
+  // is not reached is given up.
   void Finish() ABSL_LOCKS_EXCLUDED(mu_);
   // After the training has failed: gives up what is being written, and saves
   // what this rank has of the job by itself, if that is more than the last
