@@ -168,7 +168,13 @@ class SchedulerSessionImpl final : public SchedulerSession,
     MutexLock lock(&mu_);
     SessionActions actions;
     core_.OnStreamEnded(status, MonotonicNow(), &actions);
-    if (!closing_ && !core_.closed()) Complain(status);
+    // One that was registered for long comes back at once where its connection
+    // had its age, or is told as lost.
+    const bool had_its_age =
+        absl::IsUnavailable(status) &&
+        MonotonicNow() - std::exchange(registered_at_, absl::InfiniteFuture()) >
+            kComplaintPeriod;
+    if (!closing_ && !core_.closed() && !had_its_age) Complain(status);
     Execute(&actions);
     stream_open_ = false;
     stream_ended_.SignalAll();
@@ -253,6 +259,7 @@ class SchedulerSessionImpl final : public SchedulerSession,
       {
         MutexLock lock(&mu_);
         complain_at_ = absl::InfinitePast();
+        registered_at_ = MonotonicNow();
       }
       if (callbacks_.on_registered) {
         callbacks_.on_registered(registered->registered);
@@ -275,6 +282,8 @@ class SchedulerSessionImpl final : public SchedulerSession,
   // The last one, also when it has ended.
   std::unique_ptr<SessionStream> stream_ ABSL_GUARDED_BY(mu_);
   bool stream_open_ ABSL_GUARDED_BY(mu_) = false;
+  // By this stream; InfiniteFuture: it is not yet.
+  absl::Time registered_at_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
 
   ThreadPool delivery_;

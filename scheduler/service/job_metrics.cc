@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "scheduler/core/cluster/cluster_core.h"
 #include "scheduler/core/describe.h"
@@ -49,12 +50,25 @@ void CollectEvaluation(const JobStatus& job, MetricSamples* samples) {
                    std::max<int64_t>(job.progress().clock() - evaluated, 0)));
 }
 
+// The time after which a result that cannot be stored is given up is part of
+// what a job waits for, and no progress.
+std::string WithoutCountdown(std::string text) {
+  const std::string lead = "given up in ";
+  for (size_t at = text.find(lead); at != text.npos;
+       at = text.find(lead, at + 1)) {
+    const size_t begin = at + lead.size();
+    const size_t end = text.find_first_not_of("0123456789.hms", begin);
+    text.erase(begin, end == text.npos ? end : end - begin);
+  }
+  return text;
+}
+
 }  // namespace
 
 JobMetrics::Standing JobMetrics::StandingOf(const Job& job) {
   return {.clock = job.min_clock(),
           .evaluations = job.status().evaluations_size(),
-          .waiting_for = job.status().waiting_for(),
+          .waiting_for = WithoutCountdown(job.status().waiting_for()),
           .moved_within_clock = job.moved_within_clock()};
 }
 

@@ -40,9 +40,9 @@ constexpr absl::Duration kLookPeriod = absl::Milliseconds(500);
 constexpr absl::Duration kSilenceMax = absl::Seconds(10);
 constexpr absl::Duration kCallMax = absl::Hours(1);
 constexpr absl::Duration kRetry = absl::Seconds(1);
-// A call that breaks after so long may be one whose connection has had its age,
-// as all have under TLS.
-constexpr absl::Duration kLongCall = absl::Seconds(30);
+// A call that breaks after so long, which is longer than to connect may take,
+// may be one whose connection has had its age, as all have under TLS.
+constexpr absl::Duration kLongCall = absl::Seconds(6);
 // A job that has ended has no more lines when nothing was heard for so long, or
 // when the last ones still trickle in after so long.
 constexpr absl::Duration kQuiet = absl::Seconds(1);
@@ -210,7 +210,9 @@ class LogRelay {
     SYNCLINE_RETURN_IF_ERROR(Look());
     began_final_ = is_final_;
     for (;;) {
-      if (stream_->gone()) return absl::CancelledError("the user left");
+      if (stream_->gone())
+        return absl::CancelledError(
+            "the user left, or the connection had its age");
       if (context_.logs->stopping() || context_.loop->draining()) {
         return SchedulerStopping();
       }
@@ -350,7 +352,9 @@ class LogRelay {
       SYNCLINE_ASSIGN_OR_RETURN(std::string text, (*reader)->Next());
       if (text.empty()) return absl::OkStatus();
       Give(follower, std::move(text));
-      if (stream_->gone()) return absl::CancelledError("the user left");
+      if (stream_->gone())
+        return absl::CancelledError(
+            "the user left, or the connection had its age");
     }
   }
 

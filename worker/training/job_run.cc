@@ -32,6 +32,8 @@ namespace {
 // gRPC frees a cancelled call's slices within milliseconds.
 constexpr absl::Duration kSliceTimeout = absl::Seconds(10);
 constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
+constexpr absl::Duration kLogRetryMax = absl::Seconds(3);
+constexpr absl::Duration kLogRetryPeriod = absl::Milliseconds(200);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 // A scheduler that is out of reach for less costs no job.
@@ -215,9 +217,7 @@ void JobRun::Execute() {
   ReleaseMemory();
   LogInfo("job released").Job(job_id());
   if (!log_name.empty()) {
-    const absl::Status status =
-        UploadText(log_name, WholeLog(log, job_id()), kLogUploadTimeout,
-                   /*cancellation=*/nullptr);  // a stop does not end it
+    const absl::Status status = UploadLog(log_name, WholeLog(log, job_id()));
     if (!status.ok()) {
       LogWarning("log not uploaded").Job(job_id()).Status(status);
     }
@@ -227,6 +227,25 @@ void JobRun::Execute() {
     LogWarning("work directory not removed").Job(job_id()).Status(removed);
   }
   End(succeeded);
+}
+
+// A process whose stream has just ended may upload once it has registered
+// again.
+absl::Status JobRun::UploadLog(const std::string& name,
+                               const std::string& text) {
+  const absl::Time give_up = MonotonicNow() + kLogRetryMax;
+  while (true) {
+    const absl::Status status =
+        UploadText(name, text, kLogUploadTimeout,
+                   /*cancellation=*/nullptr);  // a stop does not end it
+    if (!absl::IsUnavailable(status) || MonotonicNow() >= give_up) {
+      return status;
+    }
+    Mutex mu;
+    CondVar nobody;
+    MutexLock lock(&mu);
+    nobody.WaitUntil(&mu, MonotonicNow() + kLogRetryPeriod);
+  }
 }
 
 // To the scheduler too: a job that has ended names it in its reason.

@@ -126,6 +126,7 @@ class JobRun {
   // The one that the job starts from, and nothing else (EvaluateSpec.only).
   absl::Status EvaluateStartAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
   // Uploads a log or a profile, in one attempt: the job can do without them.
+  absl::Status UploadLog(const std::string& name, const std::string& text);
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout, Cancellation* cancellation);
   // Arranges for executor_gone_ to tell when the executor has no user left.

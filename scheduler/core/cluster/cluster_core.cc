@@ -181,7 +181,8 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
   const Membership::Entry* same =
       membership_.FindIncarnation(request.member().incarnation());
   if (same != nullptr) {
-    if (Resume(*same, session, request, now, actions) ||
+    if (ResumeStopped(*same, session, request, now, actions) ||
+        Resume(*same, session, request, now, actions) ||
         ResumeIdle(*same, session, request, now, actions)) {
       return;
     }
@@ -323,6 +324,42 @@ bool ClusterCore::ResumeIdle(const Membership::Entry& member, SessionId session,
   return true;
 }
 
+bool ClusterCore::ResumeStopped(const Membership::Entry& member,
+                                SessionId session, const Register& request,
+                                absl::Time now, ClusterActions* actions) {
+  const SessionId older = member.session;
+  const auto engagement = engaged_.find(older);
+  if (IsAbsent(older) || engagement == engaged_.end() ||
+      engagement->second.release_by == absl::InfiniteFuture() ||
+      !IsSameProcess(member.member, request) ||
+      !membership_.CheckRequest(request).ok()) {
+    return false;
+  }
+  if (request.job_id() != engagement->second.job_id) {
+    // Its last word was lost with its stream.
+    Release(older, now, actions);
+    return false;
+  }
+  if (!closed_streams_.Contains(older)) {
+    actions->push_back(EndSession{
+        older, absl::UnavailableError("this process opened another session")});
+  }
+  Rebind(older, session, now);
+  auto moved = engaged_.extract(older);
+  moved.key() = session;
+  const Engagement stopped = engaged_.insert(std::move(moved)).position->second;
+  std::string reason = "the job is not running any more";
+  if (Job* const job = jobs_.Find(stopped.job_id); job != nullptr) {
+    job->Rebind(older, session);
+    reason =
+        job->stopping() ? job->StopReason() : std::string(job->LeaveReason());
+  }
+  Welcome(session, request, actions);
+  SendStop(session, stopped.job_id, stopped.stopped_attempt, reason, now,
+           actions);
+  return true;
+}
+
 bool ClusterCore::MayBeReplacing(const Register& request) const {
   if (!request.auto_index()) return false;
   return absl::c_any_of(membership_.All(), [&](const Membership::Entry* entry) {
@@ -360,8 +397,7 @@ void ClusterCore::OnAddressAnswer(SessionId session, const absl::Status& answer,
         return membership_.RecordHeartbeat(session, now);
       case ClosedStreams::Outcome::kDead:
         return OnMemberLost(
-            session,
-            engaged_.contains(session) ? LossCause::kDied : LossCause::kLeft,
+            session, CauseOfEnd(session),
             IsAbsent(session) ? reattachment_.DeadText() : kStreamClosed, now,
             actions);
       case ClosedStreams::Outcome::kUnknown:
@@ -448,15 +484,18 @@ void ClusterCore::OnJobDone(SessionId session, const JobDone& done,
   Settle(job, now, actions);
 }
 
+ClusterCore::LossCause ClusterCore::CauseOfEnd(SessionId session) {
+  const Job* const job = JobOf(session);
+  return job == nullptr || job->stopping() ? LossCause::kLeft
+                                           : LossCause::kDied;
+}
+
 void ClusterCore::OnStreamClosed(SessionId session, absl::Time now,
                                  ClusterActions* actions) {
   if (membership_.Find(session) == nullptr) return;  // it was never a member
-  const Job* const job = JobOf(session);
-  const bool stops = job != nullptr && job->stopping();
-  if (!options_.confirms_addresses || stops) {
-    return OnMemberLost(
-        session, job == nullptr || stops ? LossCause::kLeft : LossCause::kDied,
-        kStreamClosed, now, actions);
+  if (!options_.confirms_addresses) {
+    return OnMemberLost(session, CauseOfEnd(session), kStreamClosed, now,
+                        actions);
   }
   closed_streams_.Add(session, now);
   ConfirmAddresses(now, actions);

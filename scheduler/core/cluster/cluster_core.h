@@ -243,6 +243,11 @@ class ClusterCore {
   // on as that. False: it cannot; nothing has changed.
   bool Resume(const Membership::Entry& member, SessionId session,
               const Register& request, absl::Time now, ClusterActions* actions);
+  // The same of a process that was told to stop its job, whose stream has ended
+  // meanwhile. False also where it has none any more: it is without a job now.
+  bool ResumeStopped(const Membership::Entry& member, SessionId session,
+                     const Register& request, absl::Time now,
+                     ClusterActions* actions);
   // The same of a process without a job.
   bool ResumeIdle(const Membership::Entry& member, SessionId session,
                   const Register& request, absl::Time now,
@@ -251,6 +256,8 @@ class ClusterCore {
   // whether it still lives: the newcomer is to have the index of that, with
   // what its operator has said of it.
   bool MayBeReplacing(const Register& request) const;
+  // Of a member whose process has ended, by what it was doing.
+  LossCause CauseOfEnd(SessionId session);
   // The member of `older` has `session` now.
   void Rebind(SessionId older, SessionId session, absl::Time now);
   // Why this process cannot go on as the absent `member`.

@@ -130,6 +130,9 @@ class Job {
   // lost, for the reason `lost` ("stream closed"), empty if not lost.
   void OnGone(SessionId session, absl::string_view lost, absl::Time now,
               ClusterActions* actions);
+  // The participant of `older`, which was told to stop, has the stream
+  // `session` now.
+  void Rebind(SessionId older, SessionId session);
   // The participant of `older` has the stream `session` now. It gets the
   // commands again that it may not have received: a repeat changes nothing
   // there. `has_job`: it has been told to prepare. `clock`: those that it has

@@ -101,6 +101,11 @@ void Job::OnRestart(absl::Time now, ClusterActions* actions) {
   EndIfAllGone(now, actions);
 }
 
+void Job::Rebind(SessionId older, SessionId session) {
+  JobMember* const member = attempt_->members.Find(older);
+  if (member != nullptr) member->session = session;
+}
+
 void Job::OnResumed(SessionId older, SessionId session, bool has_job,
                     int64_t clock, absl::Time now, ClusterActions* actions) {
   JobMember* const member = attempt_->members.Find(older);

@@ -143,6 +143,18 @@ TEST_F(JobMetricsTest, AJobThatComesForwardIsNotIdle) {
   now_ += absl::Seconds(60);
   metrics_.Observe(core_, now_);
   EXPECT_THAT(Rendered(), idle(60));
+  // Results that nobody takes.
+  for (int i = 0; i < 3; ++i) {
+    DaemonMessage message;
+    message.mutable_report()->set_job_id(job_);
+    message.mutable_report()->set_activity(
+        absl::StrCat("trained.onnx is not stored; given up in 1", 9 - i, "m",
+                     5 * i, "s: the disk is full"));
+    core_.OnMessage(2, message, now_, &actions_);
+    metrics_.Observe(core_, now_);
+    now_ += absl::Seconds(5);
+  }
+  EXPECT_THAT(Rendered(), idle(15));
 }
 
 TEST_F(JobMetricsTest, AJobSaysHowOldItsCheckpointIs) {

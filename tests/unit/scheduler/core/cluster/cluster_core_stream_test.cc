@@ -103,6 +103,26 @@ TEST_F(ClusterCoreStreamTest, AnIdleMemberWhoseConnectionEndsStaysOne) {
   EXPECT_EQ(core_.lost_count(), 0u);
 }
 
+// The stream ends just before the member is told to stop.
+TEST_F(ClusterCoreStreamTest, AMemberThatIsToldToStopComesBackAsItself) {
+  Run();
+  for (const SessionId session : {1, 2}) {
+    Close(session);
+    Answer(session, absl::OkStatus());
+  }
+  Cancel(job_);
+  Join(3, WORKER, 0, 11, job_);
+  EXPECT_THAT(Commands(), ElementsAre("3 registered", "3 stop"));
+  EXPECT_THAT(Ended(), IsEmpty());
+  // It has released the job already.
+  Join(4, PS, 0, 12);
+  EXPECT_THAT(Commands(), ElementsAre("4 registered"));
+  EXPECT_THAT(Ended(), IsEmpty());
+  Released(3, job_);
+  EXPECT_EQ(State(job_), CANCELLED);
+  EXPECT_EQ(core_.lost_count(), 0u);
+}
+
 // A daemon that is restarted while the end of its old process is not known.
 TEST_F(ClusterCoreStreamTest, ANewProcessHasTheIndexOfTheOneThatEnded) {
   Join(3, WORKER, 1, 13);
