@@ -10,7 +10,7 @@
 namespace syncline {
 namespace {
 
-constexpr int kSeeds = SeedCount(1000);
+constexpr int kSeeds = SeedCount(3400);  // of each mode
 
 void ExpectAllSeedsAgree(ConsistencyMode mode) {
   CutSimulationResult sum;

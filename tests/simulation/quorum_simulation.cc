@@ -443,15 +443,18 @@ class World {
     if (answer.kind == Kind::kRead) {
       Expect(answer.open_clock > 0 || answer.clock == 0, "no open clock");
     }
-    After(Delay(), [this, rank, open = answer.open_clock,
-                    applied = answer.min_clock, kind = answer.kind] {
-      Worker& worker = workers_[rank];
-      if (kind == Kind::kRead) {
-        worker.open_clock = std::max(worker.open_clock, open);
-        worker.applied = std::max(worker.applied, applied);
-      }
-      if (--worker.waits_for == 0) std::exchange(worker.then, nullptr)();
-    });
+    After(Delay(),
+          [this, rank, life = workers_[rank].life, open = answer.open_clock,
+           applied = answer.min_clock, kind = answer.kind] {
+            Worker& worker = workers_[rank];
+            // Its calls are made again since.
+            if (worker.life != life) return;
+            if (kind == Kind::kRead) {
+              worker.open_clock = std::max(worker.open_clock, open);
+              worker.applied = std::max(worker.applied, applied);
+            }
+            if (--worker.waits_for == 0) std::exchange(worker.then, nullptr)();
+          });
   }
 
   void Pull(uint32_t rank, size_t shard, int64_t clock, uint64_t cut) {

@@ -11,6 +11,7 @@ namespace syncline::ps {
 namespace {
 
 constexpr int kSeeds = SeedCount(3400);
+constexpr int kLossSeeds = SeedCount(10'000);
 
 void ExpectAllSeedsHold(bool with_timeout, bool reduces) {
   QuorumResult sum;
@@ -49,7 +50,7 @@ TEST(QuorumSimulation, WithTimeout) {
 
 TEST(QuorumSimulation, WorkersAreLost) {
   QuorumResult sum;
-  for (int seed = 1; seed <= kSeeds; ++seed) {
+  for (int seed = 1; seed <= kLossSeeds; ++seed) {
     const QuorumResult result =
         SimulateQuorum({.seed = static_cast<uint64_t>(seed),
                         .reduces = seed % 2 == 0,
@@ -63,9 +64,9 @@ TEST(QuorumSimulation, WorkersAreLost) {
   }
   ::testing::Test::RecordProperty("lost", sum.lost);
   ::testing::Test::RecordProperty("lost_parts", sum.lost_parts);
-  EXPECT_GT(sum.lost, kSeeds / 2);
-  EXPECT_GT(sum.lost_parts, kSeeds / 50);
-  EXPECT_GT(sum.retries, kSeeds / 10);
+  EXPECT_GT(sum.lost, kLossSeeds / 2);
+  EXPECT_GT(sum.lost_parts, kLossSeeds / 50);
+  EXPECT_GT(sum.retries, kLossSeeds / 10);
 }
 
 }  // namespace
