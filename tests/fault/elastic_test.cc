@@ -357,8 +357,9 @@ TEST_F(ElasticTest, AJobInSyncGoesOnWithoutTheWorkersThatItLoses) {
   const double step = 2 * kRate / 12;
   constexpr double kRounding = 2e-5;
   EXPECT_NEAR(most->first, 1 - std::pow(1 - step, kEpochs), kRounding);
-  EXPECT_GT(values.front(), 1 - std::pow(1 - step, kEpochs - 1) - kRounding);
-  EXPECT_LT(values.back(), 1 - std::pow(1 - step, kEpochs + 1) + kRounding);
+  // Both losses may be at the same clock of an epoch.
+  EXPECT_GT(values.front(), 1 - std::pow(1 - step, kEpochs - 2) - kRounding);
+  EXPECT_LT(values.back(), 1 - std::pow(1 - step, kEpochs + 2) + kRounding);
   for (const char* worker : {"worker-0", "worker-1"}) {
     ASSERT_OK(cluster_.StartDaemon(worker));
   }
