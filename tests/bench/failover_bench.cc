@@ -105,6 +105,11 @@ absl::StatusOr<JobStatus> EndOf(TestCluster* cluster, const std::string& id) {
       absl::StrCat("the job did not end well: ", job.ShortDebugString()));
 }
 
+// A smoke run starts clusters enough with one of each.
+int Repetitions(const BenchOptions& options) {
+  return options.smoke ? 1 : options.repetitions;
+}
+
 // --- Training with checkpoints -----------------------------------------------
 
 constexpr uint32_t kWorkers = 2;
@@ -266,7 +271,7 @@ absl::Status MeasureTraining(const BenchOptions& options, Report* report) {
   report->Set("batch", kBatch);
   report->Set("rows", sizes.rows);
   report->Set("clocks", clocks);
-  for (int i = 0; i < options.repetitions; ++i) {
+  for (int i = 0; i < Repetitions(options); ++i) {
     SYNCLINE_ASSIGN_OR_RETURN(const Trained plain,
                               TrainBags(&cluster, sizes, without));
     SYNCLINE_ASSIGN_OR_RETURN(const Trained saved,
@@ -338,7 +343,7 @@ absl::Status Revive(TestCluster* cluster, const std::string& name,
 
 absl::Status MeasureLostWorker(const BenchOptions& options, Report* report) {
   constexpr int kLosing = 4;
-  constexpr int kClocks = 300;
+  const int clocks = options.smoke ? 60 : 300;
   TestCluster cluster(
       {.ps = 2, .workers = kLosing, .step_pause = absl::Milliseconds(20)});
   SYNCLINE_RETURN_IF_ERROR(cluster.Start());
@@ -347,7 +352,7 @@ absl::Status MeasureLostWorker(const BenchOptions& options, Report* report) {
   JobSpec job = DigitsJob();
   job.set_name("lost-worker");
   job.mutable_data()->mutable_train()->mutable_digits()->set_count(
-      kClocks * kLosing * kBatch);
+      static_cast<uint64_t>(clocks) * kLosing * kBatch);
   job.mutable_training()->set_batch_size(kBatch);
   job.mutable_training()->set_threads(1);
   job.mutable_resources()->set_workers(kLosing);
@@ -356,14 +361,14 @@ absl::Status MeasureLostWorker(const BenchOptions& options, Report* report) {
   job.mutable_checkpoint()->set_directory(folder);
   job.mutable_restart()->set_max(1);
   const std::string name = "lost worker: kill -9 to the others' second clock, ";
-  for (int i = 0; i < options.repetitions; ++i) {
+  for (int i = 0; i < Repetitions(options); ++i) {
     for (const int ps : {1, 2}) {
       job.mutable_resources()->set_ps(ps);
       SYNCLINE_ASSIGN_OR_RETURN(
           const std::string id,
           cluster.Submit(WriteJob(cluster.dir(), job, MlpModel(784, 256, 10))));
       SYNCLINE_RETURN_IF_ERROR(
-          cluster.WaitForClock(id, kClocks / 10, kPatience).status());
+          cluster.WaitForClock(id, clocks / 10, kPatience).status());
       const absl::Time killed = Kill(&cluster, "worker-1");
       SYNCLINE_ASSIGN_OR_RETURN(const JobStatus end, EndOf(&cluster, id));
       if (end.attempt() != 1 || end.lost_workers_size() != 1) {
@@ -423,7 +428,7 @@ absl::Status MeasureLostPs(const BenchOptions& options, Report* report) {
       WriteJob(cluster.dir(), job, MlpModel(kInputs, hidden, kClasses));
   const std::string lost = "lost ps: kill -9 to the next attempt's first clock";
   const std::string rest = "lost ps: beyond reading the checkpoint cold";
-  for (int i = 0; i < options.repetitions; ++i) {
+  for (int i = 0; i < Repetitions(options); ++i) {
     SYNCLINE_ASSIGN_OR_RETURN(const std::string id, cluster.Submit(job_file));
     JobStatus status;
     const bool saved = Eventually(kPatience, [&] {
