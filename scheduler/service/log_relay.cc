@@ -48,6 +48,10 @@ constexpr absl::Duration kLongCall = absl::Seconds(6);
 constexpr absl::Duration kQuiet = absl::Seconds(1);
 constexpr absl::Duration kLastLinesMax = absl::Minutes(10);
 
+absl::Status UserGone() {
+  return absl::CancelledError("the user left, or the connection had its age");
+}
+
 // Where lines go. Thread-compatible, but for what is said of its parts.
 class LogSink {
  public:
@@ -210,9 +214,7 @@ class LogRelay {
     SYNCLINE_RETURN_IF_ERROR(Look());
     began_final_ = is_final_;
     for (;;) {
-      if (stream_->gone())
-        return absl::CancelledError(
-            "the user left, or the connection had its age");
+      if (stream_->gone()) return UserGone();
       if (context_.logs->stopping() || context_.loop->draining()) {
         return SchedulerStopping();
       }
@@ -352,9 +354,7 @@ class LogRelay {
       SYNCLINE_ASSIGN_OR_RETURN(std::string text, (*reader)->Next());
       if (text.empty()) return absl::OkStatus();
       Give(follower, std::move(text));
-      if (stream_->gone())
-        return absl::CancelledError(
-            "the user left, or the connection had its age");
+      if (stream_->gone()) return UserGone();
     }
   }
 

@@ -190,8 +190,7 @@ void ClusterCore::OnRegister(SessionId session, const Register& request,
     const std::string why =
         IsAbsent(older) ? reattachment_.OtherText(WhyNotResumed(*same, request))
                         : "it opened another session";
-    actions->push_back(EndSession{
-        older, absl::UnavailableError("this process opened another session")});
+    EndOlder(older, actions);
     OnMemberLost(older, LossCause::kReplaced, why, now, actions);
   }
   if (MayBeReplacing(request)) {
@@ -292,8 +291,7 @@ bool ClusterCore::Resume(const Membership::Entry& member, SessionId session,
     actions->push_back(
         MemberReattached{MemberTextWithIncarnation(member.member), job->id()});
   } else if (!closed_streams_.Contains(older)) {
-    actions->push_back(EndSession{
-        older, absl::UnavailableError("this process opened another session")});
+    EndOlder(older, actions);
   }
   Rebind(older, session, now);
   auto engagement = engaged_.extract(older);
@@ -315,10 +313,7 @@ bool ClusterCore::ResumeIdle(const Membership::Entry& member, SessionId session,
       !membership_.CheckRequest(request).ok()) {
     return false;
   }
-  if (!closed_streams_.Contains(older)) {
-    actions->push_back(EndSession{
-        older, absl::UnavailableError("this process opened another session")});
-  }
+  if (!closed_streams_.Contains(older)) EndOlder(older, actions);
   Rebind(older, session, now);
   Greet(session, request, now, actions);
   return true;
@@ -340,10 +335,7 @@ bool ClusterCore::ResumeStopped(const Membership::Entry& member,
     Release(older, now, actions);
     return false;
   }
-  if (!closed_streams_.Contains(older)) {
-    actions->push_back(EndSession{
-        older, absl::UnavailableError("this process opened another session")});
-  }
+  if (!closed_streams_.Contains(older)) EndOlder(older, actions);
   Rebind(older, session, now);
   auto moved = engaged_.extract(older);
   moved.key() = session;
@@ -368,6 +360,11 @@ bool ClusterCore::MayBeReplacing(const Register& request) const {
            entry->member.hostname() == request.member().hostname() &&
            entry->member.task().type() == request.member().task().type();
   });
+}
+
+void ClusterCore::EndOlder(SessionId older, ClusterActions* actions) {
+  actions->push_back(EndSession{
+      older, absl::UnavailableError("this process opened another session")});
 }
 
 void ClusterCore::Rebind(SessionId older, SessionId session, absl::Time now) {

@@ -258,6 +258,8 @@ class ClusterCore {
   bool MayBeReplacing(const Register& request) const;
   // Of a member whose process has ended, by what it was doing.
   LossCause CauseOfEnd(SessionId session);
+  // The stream that a process had before.
+  static void EndOlder(SessionId older, ClusterActions* actions);
   // The member of `older` has `session` now.
   void Rebind(SessionId older, SessionId session, absl::Time now);
   // Why this process cannot go on as the absent `member`.
