@@ -138,7 +138,7 @@ constexpr Sizes kSmokeSizes = {.rows = 10'240,
                                .ids_a_sample = 20,
                                .hidden = 256,
                                .every_seconds = 1,
-                               .seconds = 3};
+                               .seconds = 4};
 
 std::string BagModel(const Sizes& sizes) {
   return absl::Substitute(
@@ -343,7 +343,7 @@ absl::Status Revive(TestCluster* cluster, const std::string& name,
 
 absl::Status MeasureLostWorker(const BenchOptions& options, Report* report) {
   constexpr int kLosing = 4;
-  const int clocks = options.smoke ? 60 : 300;
+  const int clocks = options.smoke ? 150 : 300;
   TestCluster cluster(
       {.ps = 2, .workers = kLosing, .step_pause = absl::Milliseconds(20)});
   SYNCLINE_RETURN_IF_ERROR(cluster.Start());
@@ -408,7 +408,9 @@ absl::Status MeasureLostPs(const BenchOptions& options, Report* report) {
   const int64_t state_bytes = int64_t{options.smoke ? 12 : 512} << 20;
   const auto hidden = static_cast<int>(state_bytes / kArrays / sizeof(float) /
                                        (kInputs + 1 + kClasses));
-  TestCluster cluster({.ps = 2, .workers = 1});
+  // The job lasts until its ps is killed, however small its state is.
+  TestCluster cluster(
+      {.ps = 2, .workers = 1, .step_pause = absl::Milliseconds(50)});
   SYNCLINE_RETURN_IF_ERROR(cluster.Start());
   const std::string folder = cluster.dir().File("checkpoints");
   SYNCLINE_RETURN_IF_ERROR(MakeDirs(folder));
