@@ -117,7 +117,6 @@ int RunLogs(const LogsOptions& options, const Console& console) {
       ended = client.Logs(
           request,
           [&](const LogLines& lines) {
-            reconnects.OnHeard();
             const std::string text =
                 IsNote(lines.text())
                     ? lines.text()

@@ -241,10 +241,9 @@ absl::Status JobRun::UploadLog(const std::string& name,
     if (!absl::IsUnavailable(status) || MonotonicNow() >= give_up) {
       return status;
     }
-    Mutex mu;
-    CondVar nobody;
-    MutexLock lock(&mu);
-    nobody.WaitUntil(&mu, MonotonicNow() + kLogRetryPeriod);
+    const absl::Time next = MonotonicNow() + kLogRetryPeriod;
+    MutexLock lock(&mu_);
+    while (MonotonicNow() < next) changed_.WaitUntil(&mu_, next);
   }
 }
 

@@ -125,8 +125,11 @@ class JobRun {
       ABSL_LOCKS_EXCLUDED(mu_);
   // The one that the job starts from, and nothing else (EvaluateSpec.only).
   absl::Status EvaluateStartAndUpload() ABSL_LOCKS_EXCLUDED(mu_);
+  // Uploads the job's log. Tries again for some seconds while the scheduler
+  // does not know this process, whose stream has just ended.
+  absl::Status UploadLog(const std::string& name, const std::string& text)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Uploads a log or a profile, in one attempt: the job can do without them.
-  absl::Status UploadLog(const std::string& name, const std::string& text);
   absl::Status UploadText(const std::string& name, const std::string& content,
                           absl::Duration timeout, Cancellation* cancellation);
   // Arranges for executor_gone_ to tell when the executor has no user left.
