@@ -112,8 +112,9 @@ class Relay {
   static bool Pass(const FileDescriptor& from, const FileDescriptor& to) {
     char bytes[4096];
     const ssize_t size = read(from.get(), bytes, sizeof(bytes));
-    return size > 0 &&
-           write(to.get(), bytes, static_cast<size_t>(size)) == size;
+    // An end that has hung up is an error here, not the program's death.
+    return size > 0 && send(to.get(), bytes, static_cast<size_t>(size),
+                            MSG_NOSIGNAL) == size;
   }
 
   std::atomic<int> target_port_;
