@@ -84,7 +84,10 @@ absl::Status ChaosCluster::StartDaemon(const std::string& name,
     all.insert(all.end(), ps_flags_.begin(), ps_flags_.end());
   }
   const absl::Status started = cluster_.StartDaemon(name, all);
-  if (name == "scheduler") scheduler_answers_ = started.ok();
+  if (name == "scheduler") {
+    scheduler_answers_ = started.ok();
+    scheduler_is_armed_ = !flags.empty();
+  }
   return started;
 }
 
@@ -210,6 +213,13 @@ void ChaosCluster::Revive() {
       StartDaemon(name).IgnoreError();
     }
   }
+}
+
+void ChaosCluster::DisarmScheduler() {
+  if (!scheduler_is_armed_) return;
+  cluster_.daemon("scheduler").Signal(SIGKILL);
+  cluster_.daemon("scheduler").WaitUntil(absl::Now() + kStartTimeout);
+  StartDaemon("scheduler").IgnoreError();
 }
 
 absl::StatusOr<JobStatus> ChaosCluster::Get(const std::string& job_id) {

@@ -44,6 +44,9 @@ class ChaosCluster {
 
   // Starts again what has died of a fault point.
   void Revive();
+  // Starts the scheduler again if a fault point may still kill it: for calls
+  // that are made once.
+  void DisarmScheduler();
   // The job as the scheduler says it now, within a few seconds. Errors:
   // Unavailable: the scheduler cannot be asked.
   absl::StatusOr<JobStatus> Get(const std::string& job_id);
@@ -71,6 +74,7 @@ class ChaosCluster {
   TestCluster cluster_;
   std::string checkpoint_folder_;
   bool scheduler_answers_ = true;
+  bool scheduler_is_armed_ = false;
   std::map<std::string, int> strikes_;
 };
 

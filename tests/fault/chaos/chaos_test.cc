@@ -129,6 +129,7 @@ class ChaosJob {
       if (status_.state() == SUCCEEDED || resumed_ == kResumedMax) return true;
       return !Resume();
     });
+    chaos_->DisarmScheduler();
     EXPECT_TRUE(ended) << status_.ShortDebugString();
     EXPECT_EQ(status_.state(), SUCCEEDED) << status_.ShortDebugString();
   }
@@ -242,6 +243,7 @@ class ChaosJob {
     EXPECT_FALSE(reason.empty()) << "a failure without a name";
     std::printf("[chaos] %s has failed: %s\n", id_.c_str(), reason.c_str());
     ++resumed_;
+    chaos_->DisarmScheduler();
     if (!HasCheckpoint()) {
       const absl::Status again = Submit();
       EXPECT_OK(again);
