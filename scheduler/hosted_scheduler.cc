@@ -68,6 +68,7 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
   Scheduler::Options scheduler_options;
   scheduler_options.state_dir = options.state_dir;
   scheduler_options.lease = options.lease;
+  scheduler_options.grow_pause = options.grow_pause;
   scheduler_options.heartbeat = options.lease / kHeartbeatsPerLease;
   scheduler_options.prepare_timeout = options.prepare_timeout;
   scheduler_options.keep = options.keep;

@@ -71,6 +71,7 @@ struct Flags {
   std::string state_dir = "syncline-state";
   double keep_days = 7;
   double lease_seconds = 5;
+  double grow_pause_seconds = 120;
   double prepare_timeout_seconds = 600;
   std::string job;
 };
@@ -329,6 +330,13 @@ void AddSchedulerFlags(CLI::App* app, Flags* flags) {
   app->add_option("--lease-seconds", flags->lease_seconds,
                   "A daemon that is silent this long is lost")
       ->check(CLI::Range(0.5, 3600.0))
+      ->check(RefuseNaN)
+      ->capture_default_str();
+  app->add_option("--grow-pause-seconds", flags->grow_pause_seconds,
+                  "A job of fewer workers than it asks for takes more that are "
+                  "free once it has run for so long since its last start or "
+                  "loss")
+      ->check(CLI::Range(0.0, 86400.0))
       ->check(RefuseNaN)
       ->capture_default_str();
   app->add_option("--prepare-timeout-seconds", flags->prepare_timeout_seconds,
@@ -630,6 +638,7 @@ class Resolver {
     options_.state_dir = flags_.state_dir;
     options_.keep = absl::Hours(24 * flags_.keep_days);
     options_.lease = absl::Seconds(flags_.lease_seconds);
+    options_.grow_pause = absl::Seconds(flags_.grow_pause_seconds);
     options_.prepare_timeout = absl::Seconds(flags_.prepare_timeout_seconds);
     options_.job_file = flags_.job;
     // Replicas of one type share their flags; only one of them hosts.

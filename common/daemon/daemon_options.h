@@ -86,6 +86,7 @@ struct DaemonOptions {
   std::string state_dir;
   absl::Duration keep;
   absl::Duration lease;
+  absl::Duration grow_pause;
   absl::Duration prepare_timeout;
   std::string job_file;  // empty: none
   // Tasks in TF_CONFIG's cluster, this one included; 0: not known.

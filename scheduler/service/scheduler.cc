@@ -117,6 +117,7 @@ ControlLoop::Options LoopOptions(const Scheduler::Options& options,
   ControlLoop::Options loop;
   loop.core.version = kVersion;
   loop.core.lease = options.lease;
+  loop.core.grow_pause = options.grow_pause;
   loop.core.heartbeat = options.heartbeat;
   loop.core.prepare_timeout = options.prepare_timeout;
   loop.core.keep = options.keep;

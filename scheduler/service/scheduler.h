@@ -25,6 +25,7 @@ class Scheduler {
     // at a time (a second is refused by the lock).
     std::string state_dir;
     absl::Duration lease = absl::Seconds(5);
+    absl::Duration grow_pause = absl::Minutes(2);
     absl::Duration heartbeat = absl::Seconds(1);
     // A job whose members have not prepared by then fails.
     absl::Duration prepare_timeout = absl::Minutes(10);

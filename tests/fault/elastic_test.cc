@@ -366,6 +366,34 @@ TEST_F(ElasticTest, AJobInSyncGoesOnWithoutTheWorkersThatItLoses) {
   ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));
 }
 
+TEST_F(ElasticTest, ALostWorkerThatComesBackIsTakenAgain) {
+  cluster_.daemon("scheduler").Signal(SIGTERM);
+  ASSERT_TRUE(cluster_.daemon("scheduler").WaitUntil(absl::Now() + kPatience));
+  ASSERT_OK(cluster_.StartDaemon("scheduler", {"--grow-pause-seconds=0.5"}));
+  ASSERT_OK(cluster_.WaitForFreeMembers(4, kPatience));
+  JobSpec job = Job("grows", PARAMETER_SERVER, 3);
+  job.mutable_resources()->set_min_workers(2);
+  job.mutable_restart()->set_max(1);
+  const std::string id = Submit(job);
+  ASSERT_OK(cluster_.WaitForClock(id, 50, kPatience));
+  cluster_.daemon("worker-1").Signal(SIGKILL);
+  ASSERT_TRUE(Eventually(kPatience, [&] {
+    const auto now = cluster_.Get(id);
+    return now.ok() && now->lost_workers_size() == 1;
+  }));
+  ASSERT_OK_AND_ASSIGN(const JobStatus alone, cluster_.Get(id));
+  EXPECT_EQ(alone.attempt(), 1u) << alone.ShortDebugString();
+  ASSERT_OK(cluster_.StartDaemon("worker-1"));
+  ASSERT_TRUE(Eventually(kPatience, [&] {
+    const auto now = cluster_.Get(id);
+    return now.ok() && now->attempt() == 2;
+  })) << "the worker that came back is not taken";
+  const JobStatus end = End(id);
+  EXPECT_EQ(end.workers_size(), 3) << end.ShortDebugString();
+  EXPECT_EQ(end.attempt(), 2u) << end.ShortDebugString();
+  EXPECT_EQ(end.progress().clocks_total(), alone.progress().clocks_total());
+}
+
 // Goal: with leased data and two ps a worker may be lost at any moment of its
 // step. Method: each sample trains an element on each ps, so that they show how
 // often it counted there.

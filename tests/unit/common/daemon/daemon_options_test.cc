@@ -276,6 +276,10 @@ std::vector<Bad> BadCases() {
       {kScheduler, {"--lease-seconds=-NaN"}, kNoTfConfig, "--lease-seconds"},
       {kScheduler, {"--lease-seconds=inf"}, kNoTfConfig, "--lease-seconds"},
       {kScheduler,
+       {"--grow-pause-seconds=-1"},
+       kNoTfConfig,
+       "--grow-pause-seconds"},
+      {kScheduler,
        {"--prepare-timeout-seconds=nan"},
        kNoTfConfig,
        "--prepare-timeout-seconds"},
@@ -367,10 +371,12 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
   EXPECT_EQ(largest.options.shared_memory_bytes, uint64_t{1} << 46);
   const auto scheduler = ReadDaemonOptions(
       DaemonKind::kScheduler,
-      {"--lease-seconds=0.5", "--keep-days=0", "--prepare-timeout-seconds=1"},
+      {"--lease-seconds=0.5", "--keep-days=0", "--prepare-timeout-seconds=1",
+       "--grow-pause-seconds=0"},
       "");
   ASSERT_FALSE(scheduler.exit_code.has_value()) << scheduler.text;
   EXPECT_EQ(scheduler.options.lease, absl::Milliseconds(500));
+  EXPECT_EQ(scheduler.options.grow_pause, absl::ZeroDuration());
   EXPECT_EQ(scheduler.options.keep, absl::ZeroDuration());
   EXPECT_EQ(scheduler.options.prepare_timeout, absl::Seconds(1));
   const auto worker = ReadDaemonOptions(DaemonKind::kWorker,
@@ -394,6 +400,7 @@ TEST(DaemonOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(options.state_dir, "syncline-state");
   EXPECT_EQ(options.keep, absl::Hours(24 * 7));
   EXPECT_EQ(options.lease, absl::Seconds(5));
+  EXPECT_EQ(options.grow_pause, absl::Minutes(2));
   EXPECT_EQ(options.prepare_timeout, absl::Minutes(10));
   EXPECT_EQ(options.in_flight_bytes, 1ull << 30);
   EXPECT_EQ(options.table_memory_bytes, 0u);
