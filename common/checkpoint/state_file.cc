@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/fault_points.h"
@@ -42,8 +42,21 @@ absl::Status DiskError(int error_number, absl::string_view verb,
 
 // --- Sink --------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
-    const std::string& path, std::function<absl::Status()> go_on) {
+struct StateFileSink::File {
+  // On the disk's thread.
+  ~File() {
+    if (!finished) unlink(path.c_str());
+  }
+  absl::Status Open();
+  absl::Status Write(absl::string_view piece);
+  absl::Status Finish();
+
+  std::string path;
+  FileDescriptor descriptor = {};
+  bool finished = false;
+};
+
+absl::Status StateFileSink::File::Open() {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointCreate));
   // A file of that name that another checkpoint needs stays as it is there.
   struct stat there;
@@ -51,26 +64,60 @@ absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
       there.st_nlink > 1) {
     unlink(path.c_str());
   }
-  FileDescriptor file(
+  descriptor = FileDescriptor(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.valid()) return DiskError(errno, "create", path);
-  return absl::WrapUnique(
-      new StateFileSink(path, std::move(file), std::move(go_on)));
+  if (descriptor.valid()) return absl::OkStatus();
+  finished = true;  // what is there is not this file
+  return DiskError(errno, "create", path);
 }
 
-StateFileSink::StateFileSink(const std::string& path, FileDescriptor file,
-                             std::function<absl::Status()> go_on)
-    : path_(path),
-      go_on_(std::move(go_on)),
+absl::Status StateFileSink::File::Write(absl::string_view piece) {
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointWrite));
+  for (absl::string_view rest = piece; !rest.empty();) {
+    const ssize_t written = write(descriptor.get(), rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return DiskError(errno, "write", path);
+    rest.remove_prefix(static_cast<size_t>(written));
+  }
+  // The disk begins while what follows is copied. Only a hint: fsync waits for
+  // all of it.
+  sync_file_range(descriptor.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  return absl::OkStatus();
+}
+
+absl::Status StateFileSink::File::Finish() {
+  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointSync));
+  if (fsync(descriptor.get()) != 0) return DiskError(errno, "sync", path);
+  // Some file systems tell only now that the disk is full.
+  if (close(descriptor.Release()) != 0) return DiskError(errno, "close", path);
+  finished = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StateFileSink>> StateFileSink::Create(
+    const std::string& path, std::function<absl::Status()> go_on,
+    DiskThread* disk) {
+  auto file = std::make_shared<File>();
+  file->path = path;
+  SYNCLINE_RETURN_IF_ERROR(disk->Run([file] { return file->Open(); }));
+  return absl::WrapUnique(
+      new StateFileSink(std::move(file), std::move(go_on), disk));
+}
+
+StateFileSink::StateFileSink(std::shared_ptr<File> file,
+                             std::function<absl::Status()> go_on,
+                             DiskThread* disk)
+    : go_on_(std::move(go_on)),
+      disk_(disk),
       file_(std::move(file)),
-      thread_("checkpoint-disk", 1) {
+      piece_(std::make_shared<std::string>()) {
   buffer_.reserve(kBufferBytes);
-  piece_.reserve(kBufferBytes);
+  piece_->reserve(kBufferBytes);
 }
 
 StateFileSink::~StateFileSink() {
-  thread_.Stop();
-  if (!finished_) unlink(path_.c_str());
+  // The file ends with the last call that has it, behind its pieces.
+  (void)disk_->Run([file = std::move(file_)] { return absl::OkStatus(); });
 }
 
 absl::Status StateFileSink::Append(absl::string_view head,
@@ -90,20 +137,10 @@ absl::Status StateFileSink::Append(absl::string_view head,
 
 absl::Status StateFileSink::Flush() {
   SYNCLINE_RETURN_IF_ERROR(AwaitDisk());
-  piece_.swap(buffer_);
+  piece_->swap(buffer_);
   buffer_.clear();
-  {
-    MutexLock lock(&mu_);
-    writes_ = true;
-  }
-  const bool queued = thread_.TrySubmit([this] {
-    const absl::Status written = WritePiece();
-    MutexLock lock(&mu_);
-    disk_ = written;
-    writes_ = false;
-    taken_.SignalAll();
-  });
-  SYNCLINE_CHECK(queued);
+  has_piece_ = true;
+  disk_->Begin([file = file_, piece = piece_] { return file->Write(*piece); });
   return absl::OkStatus();
 }
 
@@ -111,41 +148,23 @@ absl::Status StateFileSink::AwaitDisk() {
   const absl::Time deadline = MonotonicNow() + piece_wait_max_;
   while (true) {
     if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
-    MutexLock lock(&mu_);
-    if (!writes_) return disk_;
+    if (!has_piece_) return absl::OkStatus();
     const absl::Time now = MonotonicNow();
-    if (now >= deadline) {
+    const std::optional<absl::Status> taken =
+        disk_->Await(std::min(deadline, now + kAskPeriod));
+    if (taken.has_value()) return *taken;
+    if (MonotonicNow() >= deadline) {
       return absl::UnavailableError(absl::StrCat(
-          path_, ": the disk hangs: it has not taken ", piece_.size(),
+          file_->path, ": the disk hangs: it has not taken ", piece_->size(),
           " bytes in ", absl::FormatDuration(piece_wait_max_)));
     }
-    taken_.WaitUntil(&mu_, std::min(deadline, now + kAskPeriod));
   }
-}
-
-absl::Status StateFileSink::WritePiece() {
-  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointWrite));
-  for (absl::string_view rest = piece_; !rest.empty();) {
-    const ssize_t written = write(file_.get(), rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return DiskError(errno, "write", path_);
-    rest.remove_prefix(static_cast<size_t>(written));
-  }
-  // The disk begins while what follows is copied. Only a hint: fsync waits for
-  // all of it.
-  sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-  return absl::OkStatus();
 }
 
 absl::Status StateFileSink::Finish() {
   SYNCLINE_RETURN_IF_ERROR(Flush());
   SYNCLINE_RETURN_IF_ERROR(AwaitDisk());
-  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointSync));
-  if (fsync(file_.get()) != 0) return DiskError(errno, "sync", path_);
-  // Some file systems tell only now that the disk is full.
-  if (close(file_.Release()) != 0) return DiskError(errno, "close", path_);
-  finished_ = true;
-  return absl::OkStatus();
+  return disk_->Run([file = file_] { return file->Finish(); });
 }
 
 // --- Source ------------------------------------------------------------------

@@ -7,33 +7,39 @@
 #include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/base/mutex.h"
 #include "common/state/shard_state_stream.h"
+#include "common/system/disk_thread.h"
 #include "common/system/file_descriptor.h"
-#include "common/system/thread_pool.h"
 
 namespace syncline {
 
+// How long whoever ends its part of a job waits for a checkpoint's disk: less
+// than a scheduler waits for a member that is to release a job
+// (release_timeout of its cluster core).
+inline constexpr absl::Duration kCheckpointDiskWaitMax = absl::Seconds(4);
+
 // A shard's state on its way into a file of its own: written from its beginning
-// to its end, in pieces of some MiB, and synced. A thread of the file's writes
-// a piece while the next one is appended; so a disk that hangs holds up whoever
+// to its end, in pieces of some MiB, and synced. The disk's thread writes a
+// piece while the next one is appended; so a disk that hangs holds up whoever
 // appends for a bounded time. The file is removed unless it was finished.
 // Thread-compatible.
 //
 // Errors: ResourceExhausted: the disk is full, or a quota; Unavailable: any
-// other error of the disk, or it hangs. They name the path.
+// other error of the disk, or it hangs; they name the path. The reason of
+// DiskThread::LeaveAt.
 class StateFileSink final : public ShardStateSink {
  public:
   // `go_on` is asked before each piece, and while the disk takes one; its error
-  // ends the file. May be null; on the caller's thread.
+  // ends the file. May be null; on the caller's thread. `disk` outlives the
+  // sink.
   static absl::StatusOr<std::unique_ptr<StateFileSink>> Create(
-      const std::string& path, std::function<absl::Status()> go_on);
-  // Waits until the disk has taken or refused its piece, or for ever.
+      const std::string& path, std::function<absl::Status()> go_on,
+      DiskThread* disk);
+  // Waits until the disk has taken or refused its piece, unless it is left.
   ~StateFileSink() override;
   StateFileSink(const StateFileSink&) = delete;
   StateFileSink& operator=(const StateFileSink&) = delete;
@@ -51,30 +57,26 @@ class StateFileSink final : public ShardStateSink {
   uint32_t crc32c() const { return crc32c_; }
 
  private:
-  StateFileSink(const std::string& path, FileDescriptor file,
-                std::function<absl::Status()> go_on);
-  // Gives buffer_ to the disk's thread.
-  absl::Status Flush() ABSL_LOCKS_EXCLUDED(mu_);
-  // Until the disk has taken the piece that it was given. Errors: the disk's.
-  absl::Status AwaitDisk() ABSL_LOCKS_EXCLUDED(mu_);
-  // On the disk's thread.
-  absl::Status WritePiece();
+  // The file, of the disk's calls that use it and the sink's.
+  struct File;
 
-  const std::string path_;
+  StateFileSink(std::shared_ptr<File> file, std::function<absl::Status()> go_on,
+                DiskThread* disk);
+  // Gives buffer_ to the disk.
+  absl::Status Flush();
+  // Until the disk has taken the piece that it was given. Errors: the disk's.
+  absl::Status AwaitDisk();
+
   const std::function<absl::Status()> go_on_;
+  DiskThread* const disk_;
+  std::shared_ptr<File> file_;
   absl::Duration piece_wait_max_ = absl::InfiniteDuration();
-  FileDescriptor file_;
   std::string buffer_;
+  // The disk's until it has taken it, then empty with its memory.
+  std::shared_ptr<std::string> piece_;
+  bool has_piece_ = false;
   uint64_t bytes_ = 0;
   uint32_t crc32c_ = 0;
-  bool finished_ = false;
-
-  std::string piece_;  // the disk's thread's while writes_
-  Mutex mu_;
-  CondVar taken_;
-  bool writes_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status disk_ ABSL_GUARDED_BY(mu_);
-  ThreadPool thread_;  // last: it uses the rest
 };
 
 // A shard's state in a file, of which the size and the checksum are known. What

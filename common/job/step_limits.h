@@ -1,6 +1,10 @@
 #ifndef SYNCLINE_COMMON_JOB_STEP_LIMITS_H_
 #define SYNCLINE_COMMON_JOB_STEP_LIMITS_H_
 
+#include <algorithm>
+
+#include "absl/time/time.h"
+
 namespace syncline {
 
 // LimitsSpec.step_timeout_seconds (proto/job_spec.proto). The minimum is longer
@@ -15,6 +19,13 @@ inline constexpr double kWaitSecondsMax = kStepTimeoutSecondsMax;
 inline constexpr int kHoldTimeouts = 4;
 inline constexpr double kHoldSecondsMax =
     kHoldTimeouts * kStepTimeoutSecondsMax;
+
+// How long a worker that has made its last step waits for a checkpoint that is
+// still being written. A scheduler takes a worker for hung that has not come
+// forward in ten step timeouts, and ten seconds.
+inline absl::Duration LastCheckpointWaitMax(absl::Duration step_timeout) {
+  return std::max(absl::Seconds(8), 8 * step_timeout);
+}
 
 }  // namespace syncline
 

@@ -55,6 +55,7 @@ ShardCheckpoints::ShardCheckpoints(const Options& options, const Shard& shard,
       chain_(shard.layout->tables().empty()
                  ? 1
                  : std::max<uint32_t>(options.full_tables_every, 1)),
+      disk_("ps-checkpoint-disk"),
       writer_("ps-checkpoint", 1) {
   for (BlockIndex b = 0; b < shard.executor->dense().block_count(); ++b) {
     lane_blocks_[shard.lanes->LaneOf(b)].push_back(b);
@@ -260,12 +261,14 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
   written.set_path(
       absl::StrCat(options_.folder, "/", snapshot->name.ToString()));
   written.set_file(ShardFileName(shard_.config->shard, options_.shards));
-  SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(MakeDirs(written.path())));
+  SYNCLINE_RETURN_IF_ERROR(disk_.Run([path = written.path()] {
+    return AsCheckpointDiskError(MakeDirs(path));
+  }));
   uint64_t rows = 0;
   bool whole = false;
   // The folder stays if it has another shard's file.
   const absl::Cleanup tidy = [&] {
-    if (!whole) RemoveShardFiles(written.path(), written.file());
+    if (!whole) RemoveFiles(written.path());
   };
   const CheckpointChain::Plan plan =
       PlanChain(is_committed, written.path(), written.file());
@@ -274,7 +277,7 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
         const std::unique_ptr<StateFileSink> file,
         StateFileSink::Create(
             absl::StrCat(written.path(), "/", written.file()),
-            [this, snapshot] { return StatusOf(*snapshot); }));
+            [this, snapshot] { return StatusOf(*snapshot); }, &disk_));
     // The lane whose rows are written stands still.
     ShardExporter exporter(
         shard_.config, shard_.layout, shard_.executor, shard_.lanes,
@@ -294,9 +297,12 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
     written.set_crc32c(file->crc32c());
     rows = exporter.rows();
   }
-  SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(written.path())));
-  SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(options_.folder)));
-  SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kCheckpointSynced));
+  SYNCLINE_RETURN_IF_ERROR(
+      disk_.Run([path = written.path(), folder = options_.folder] {
+        SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(path)));
+        SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(folder)));
+        return AtFaultPoint(FaultPoint::kCheckpointSynced);
+      }));
   whole = true;
   uncommitted_.Add(written.path(), MonotonicNow());
   chain_.OnWritten(plan.older, {.folder = written.path(),
@@ -307,11 +313,20 @@ absl::StatusOr<AwaitCheckpointResponse> ShardCheckpoints::WriteFile(
   return written;
 }
 
-bool ShardCheckpoints::IsCommitted() const {
+void ShardCheckpoints::RemoveFiles(const std::string& path) {
+  (void)disk_.Run(
+      [path, file = ShardFileName(shard_.config->shard, options_.shards)] {
+        RemoveShardFiles(path, file);
+        return absl::OkStatus();
+      });
+}
+
+bool ShardCheckpoints::IsCommitted() {
   if (!chain_.is_used() || !chain_.written().has_value()) return false;
   const CheckpointChain::Written& written = *chain_.written();
   const absl::StatusOr<CheckpointManifest> manifest =
-      ReadManifest(written.folder);
+      disk_.Get<CheckpointManifest>(
+          [folder = written.folder] { return ReadManifest(folder); });
   const auto shard = static_cast<int>(shard_.config->shard);
   return manifest.ok() && shard < manifest->shards_size() &&
          manifest->cut_id() == written.file.cut_id &&
@@ -323,7 +338,8 @@ CheckpointChain::Plan ShardCheckpoints::PlanChain(bool is_committed,
                                                   const std::string& path,
                                                   const std::string& file) {
   CheckpointChain::Plan plan = chain_.Next(is_committed);
-  const absl::Status linked = LinkOlderFiles(plan, path, file);
+  const absl::Status linked = disk_.Run(
+      [plan, path, file] { return LinkOlderFiles(plan, path, file); });
   if (linked.ok()) return plan;
   plan.older.clear();
   if (!std::exchange(told_unlinked_, true)) {
@@ -340,14 +356,13 @@ CheckpointChain::Plan ShardCheckpoints::PlanChain(bool is_committed,
 // it up because another ps' disk was full: parts of those must not fill this
 // disk.
 void ShardCheckpoints::RemoveUncommitted() {
-  const auto has_manifest = [](const std::string& folder) {
-    uint32_t crc32c = 0;
-    return !absl::IsNotFound(ReadManifest(folder, &crc32c).status());
+  const auto has_manifest = [&](const std::string& folder) {
+    return !absl::IsNotFound(
+        disk_.Run([folder] { return ReadManifest(folder).status(); }));
   };
   for (const std::string& folder :
        uncommitted_.TakeLeft(MonotonicNow(), has_manifest)) {
-    RemoveShardFiles(folder,
-                     ShardFileName(shard_.config->shard, options_.shards));
+    RemoveFiles(folder);
   }
 }
 
@@ -506,14 +521,22 @@ void ShardCheckpoints::Tick(absl::Time now) {
 
 void ShardCheckpoints::Close(const absl::Status& why) {
   std::vector<Waiter> waiters;
+  bool is_first = false;
   {
     MutexLock lock(&mu_);
-    if (closed_.ok()) closed_ = why;
+    is_first = closed_.ok();
+    if (is_first) closed_ = why;
     if (current_ != nullptr) GiveUp(current_.get(), why);
     waiters = std::exchange(waiters_, {});
   }
   for (Waiter& waiter : waiters) waiter.done(why);
+  disk_.LeaveAt(MonotonicNow() + kCheckpointDiskWaitMax, why);
   writer_.Stop();
+  if (!is_first || !disk_.is_busy()) return;
+  LogWarning("a checkpoint's disk hangs, and is left to itself")
+      .Job(shard_.config->job_id)
+      .Field("shard", shard_.config->shard)
+      .Field("folder", options_.folder);
 }
 
 ShardCheckpoints::Counts ShardCheckpoints::counts() const {
@@ -568,8 +591,11 @@ absl::StatusOr<CommitCheckpointResponse> ShardCheckpoints::CommitNow(
   if (!options_.is_shared) {
     commit.own_file = ShardFileName(shard_.config->shard, options_.shards);
   }
-  SYNCLINE_ASSIGN_OR_RETURN(CommittedCheckpoint committed,
-                            CommitCheckpoint(commit, encoded));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      CommittedCheckpoint committed,
+      disk_.Get<CommittedCheckpoint>([commit = std::move(commit), encoded] {
+        return CommitCheckpoint(commit, encoded);
+      }));
   CommitCheckpointResponse response;
   response.set_path(committed.path);
   for (std::string& path : committed.deleted) {

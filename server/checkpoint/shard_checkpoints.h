@@ -17,6 +17,7 @@
 #include "common/base/mutex.h"
 #include "common/checkpoint/checkpoint_chain.h"
 #include "common/checkpoint/manifest.h"
+#include "common/system/disk_thread.h"
 #include "common/system/memory_claim.h"
 #include "common/system/thread_pool.h"
 #include "common/update/snapshot_blocks.h"
@@ -107,7 +108,8 @@ class ShardCheckpoints final : public SnapshotTaker {
   // Ends what is overdue.
   void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   // Gives up what is written, answers who waits with `why`, and waits for the
-  // writer. Nothing of the shard is looked at afterwards. Idempotent.
+  // writer; a disk that hangs is left behind after some seconds. Nothing of the
+  // shard is looked at afterwards. Idempotent.
   void Close(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Since the first one.
@@ -157,14 +159,16 @@ class ShardCheckpoints final : public SnapshotTaker {
     absl::StatusOr<AwaitCheckpointResponse> written;
   };
 
-  // On the writer's thread.
+  // On the writer's thread; what may hang is the disk's.
   void Write(const std::shared_ptr<Snapshot>& snapshot);
   void RemoveUncommitted();
+  // This shard's files of a checkpoint, and its folder if it is empty then.
+  void RemoveFiles(const std::string& path);
   // The chain of a checkpoint that begins, its older files linked into `path`.
   CheckpointChain::Plan PlanChain(bool is_committed, const std::string& path,
                                   const std::string& file);
   // Whether the last file that was written is of a checkpoint that exists.
-  bool IsCommitted() const;
+  bool IsCommitted();
   absl::StatusOr<AwaitCheckpointResponse> WriteFile(Snapshot* snapshot);
   absl::Status WriteTables(Snapshot* snapshot, ShardExporter* exporter);
   absl::Status WriteBlocks(const Snapshot& snapshot, ShardExporter* exporter);
@@ -206,6 +210,7 @@ class ShardCheckpoints final : public SnapshotTaker {
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
   Counts counts_ ABSL_GUARDED_BY(mu_);
   Counts told_ ABSL_GUARDED_BY(mu_);
+  DiskThread disk_;    // the writer's
   ThreadPool writer_;  // last: it uses the rest
 };
 

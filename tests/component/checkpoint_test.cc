@@ -448,6 +448,20 @@ TEST_F(CheckpointFailureTest, ACutIsLeftOutWhileAWriterHangs) {
   })) << refused;
 }
 
+// The job ends, and a later one is opened, while the disk hangs.
+TEST_F(CheckpointFailureTest, ADiskThatHangsIsLeftWhenTheJobEnds) {
+  HeldFile held(absl::StrCat(Folder(5), "/", ShardFileName(0, 1)));
+  ASSERT_NO_FATAL_FAILURE(Cut(5));
+  chief_.reset();
+  workers_.reset();
+  fixture_.reset();
+  ASSERT_OK(PsFixture(one_.options).opened());
+  EXPECT_TRUE(fs::exists(Folder(5)));
+  held.LetGo();
+  EXPECT_TRUE(Eventually(kPsTimeout, [&] { return !fs::exists(Folder(5)); }))
+      << "what was left behind has not tidied up";
+}
+
 TEST_F(CheckpointFailureTest, OnlyTheLatestAreKept) {
   std::vector<std::string> paths;
   // A folder that a killed writer has left.

@@ -224,6 +224,7 @@ PeerCheckpoints::Options CheckpointOptionsOf(const PreparedJob& job) {
   if (spec.has_copy_bytes()) options.copy_bytes = spec.copy_bytes();
   // The other ranks must not give this one up meanwhile.
   options.push_wait_max = std::min(kPushWaitMax, StepTimeout(job) / 2);
+  options.last_part_wait_max = LastCheckpointWaitMax(StepTimeout(job));
   return options;
 }
 

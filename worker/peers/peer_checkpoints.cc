@@ -51,6 +51,7 @@ PeerCheckpoints::PeerCheckpoints(Options options, const DenseUpdater* updater,
       snapshot_(
           SnapshotOptions(options_, blocks_.size()), updater,
           CopyReserve(FloatsToCopy(*updater, blocks_), options_.copy_bytes)),
+      disk_("checkpoint-disk"),
       writer_("checkpoint", 1) {
   for (const OwnBlock& block : blocks_) {
     locals_.push_back(block.local);
@@ -111,7 +112,13 @@ void PeerCheckpoints::Close(const absl::Status& why) {
     if (closed_.ok()) closed_ = why;
   }
   snapshot_.Abort(why);
+  disk_.LeaveAt(MonotonicNow() + kCheckpointDiskWaitMax, why);
   writer_.Stop();
+  if (!disk_.is_busy()) return;
+  LogWarning("a checkpoint's disk hangs, and is left to itself")
+      .Job(options_.job_id)
+      .Field("rank", options_.rank)
+      .Field("folder", options_.folder);
 }
 
 // --- The writer --------------------------------------------------------------
@@ -153,16 +160,23 @@ absl::StatusOr<PeerCheckpoints::Part> PeerCheckpoints::WriteFile(
   Part part;
   part.file = ShardFileName(options_.PartOf(options_.rank), options_.parts());
   const std::string path = absl::StrCat(task.path, "/", part.file);
-  SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(MakeDirs(task.path)));
+  SYNCLINE_RETURN_IF_ERROR(disk_.Run(
+      [path = task.path] { return AsCheckpointDiskError(MakeDirs(path)); }));
   const absl::Status written = WriteState(task, path, &part);
   if (!written.ok()) {
     // An empty folder goes; another rank's file keeps it.
-    std::error_code ignored;
-    std::filesystem::remove(task.path, ignored);
+    (void)disk_.Run([path = task.path] {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
+      return absl::OkStatus();
+    });
     return Annotate(written, options_.label);
   }
-  SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(task.path)));
-  SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(options_.folder)));
+  SYNCLINE_RETURN_IF_ERROR(
+      disk_.Run([path = task.path, folder = options_.folder] {
+        SYNCLINE_RETURN_IF_ERROR(AsCheckpointDiskError(SyncFolder(path)));
+        return AsCheckpointDiskError(SyncFolder(folder));
+      }));
   return part;
 }
 
@@ -170,7 +184,8 @@ absl::Status PeerCheckpoints::WriteState(const Task& task,
                                          const std::string& path, Part* part) {
   SYNCLINE_ASSIGN_OR_RETURN(
       const std::unique_ptr<StateFileSink> file,
-      StateFileSink::Create(path, [this, &task] { return GoOn(task); }));
+      StateFileSink::Create(
+          path, [this, &task] { return GoOn(task); }, &disk_));
   ShardStateWriter writer(file.get());
   SYNCLINE_RETURN_IF_ERROR(
       writer.Write(ShardStateKind::kHeader, task.header, {}));
@@ -253,20 +268,30 @@ PeerCheckpointWriting::PeerCheckpointWriting(
                .keep_last = of.keep_last,
                .keep_every = of.keep_every}),
       block_shards_(std::move(block_shards)),
-      parts_(std::move(parts)) {}
+      parts_(std::move(parts)),
+      disk_("commit-disk") {}
 
 absl::StatusOr<std::vector<CheckpointWriting::Part>>
 PeerCheckpointWriting::AwaitParts() {
   return parts_->Await(MonotonicNow() + kWriteMax);
 }
 
+void PeerCheckpointWriting::Cancel() {
+  parts_->Cancel();
+  disk_.LeaveAt(MonotonicNow() + kCheckpointDiskWaitMax,
+                absl::CancelledError("the job has ended"));
+}
+
 absl::StatusOr<CheckpointWriting::Whole> PeerCheckpointWriting::Commit(
     const std::string& manifest) {
-  SYNCLINE_ASSIGN_OR_RETURN(const CommittedCheckpoint committed,
-                            CommitCheckpoint(commit_, manifest));
+  const auto commit = [&] {
+    return disk_.Get<CommittedCheckpoint>(
+        [of = commit_, manifest] { return CommitCheckpoint(of, manifest); });
+  };
+  SYNCLINE_ASSIGN_OR_RETURN(const CommittedCheckpoint committed, commit());
   Whole whole = {.path = committed.path, .deleted = {}};
   // It is whole, so older ones may go: that is what a repeat does.
-  auto repeated = CommitCheckpoint(commit_, manifest);
+  auto repeated = commit();
   if (repeated.ok()) {
     whole.deleted = std::move(repeated->deleted);
   } else {

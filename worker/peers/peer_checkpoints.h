@@ -14,9 +14,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/checkpoint/checkpoint_commit.h"
 #include "common/checkpoint/manifest.h"
+#include "common/system/disk_thread.h"
 #include "common/system/memory_claim.h"
 #include "common/system/thread_pool.h"
 #include "common/update/dense_updater.h"
@@ -90,7 +92,12 @@ class PeerCheckpoints {
   uint64_t written_blocks() const { return written_blocks_.load(); }
   uint64_t block_count() const { return blocks_.size(); }
 
-  // Gives up what is written, and waits for the writer. Idempotent.
+  // Nobody waits for the disk any more: it hangs. Nothing is written after it.
+  void LeaveDisk(const absl::Status& why) {
+    disk_.LeaveAt(MonotonicNow(), why);
+  }
+  // Gives up what is written, and waits for the writer; a disk that hangs is
+  // left behind after some seconds. Idempotent.
   void Close(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options& options() const { return options_; }
@@ -119,6 +126,7 @@ class PeerCheckpoints {
   mutable Mutex mu_;
   uint64_t current_ ABSL_GUARDED_BY(mu_) = 0;  // cut; 0: none
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
+  DiskThread disk_;    // the writer's
   ThreadPool writer_;  // last: it uses the rest
 };
 
@@ -156,13 +164,14 @@ class PeerCheckpointWriting final : public CheckpointWriting {
   std::vector<uint32_t> block_shards() const override { return block_shards_; }
   absl::StatusOr<std::vector<Part>> AwaitParts() override;
   absl::StatusOr<Whole> Commit(const std::string& manifest) override;
-  void Cancel() override { parts_->Cancel(); }
+  void Cancel() override;
 
  private:
   const uint64_t cut_id_;
   const CheckpointCommit commit_;
   const std::vector<uint32_t> block_shards_;
   const std::shared_ptr<PartsOfRanks> parts_;
+  DiskThread disk_;
 };
 
 }  // namespace syncline::worker

@@ -487,9 +487,11 @@ absl::Status PeerExchange::AwaitPartSent() {
     const absl::Duration wait_max = checkpoints_->options().last_part_wait_max;
     if (waits && waited >= wait_max) {
       waits = false;
-      GiveUpParts(absl::DeadlineExceededError(
+      const absl::Status too_late = absl::DeadlineExceededError(
           absl::StrCat("its part is not written ", absl::FormatDuration(waited),
-                       " after the last step; is its disk too slow?")));
+                       " after the last step; is its disk too slow?"));
+      GiveUpParts(too_late);
+      checkpoints_->LeaveDisk(too_late);
     }
     // While one file is synced no block is written, so it is the text that says
     // to the others that this rank moves.

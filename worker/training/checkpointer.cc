@@ -11,16 +11,12 @@
 #include "common/cuts/cut_id.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/lease_rules.h"
+#include "common/job/step_limits.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/log.h"
 
 namespace syncline::worker {
 namespace {
-
-// The scheduler takes a worker for hung that has not come forward in ten step
-// timeouts, and ten seconds.
-constexpr int kFinishTimeouts = 8;
-constexpr absl::Duration kFinishMin = absl::Seconds(8);
 
 // The thread acts when it is told to.
 constexpr absl::Duration kIdlePeriod = absl::Hours(1);
@@ -278,10 +274,8 @@ void Checkpointer::AwaitWritten() {
 
 void Checkpointer::Finish() {
   open_.reset();
-  const absl::Duration limit =
-      std::max(kFinishMin,
-               kFinishTimeouts *
-                   absl::Seconds(job_.spec().limits().step_timeout_seconds()));
+  const absl::Duration limit = LastCheckpointWaitMax(
+      absl::Seconds(job_.spec().limits().step_timeout_seconds()));
   std::shared_ptr<Written> left;
   {
     MutexLock lock(&mu_);

@@ -15,13 +15,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "common/checkpoint/manifest.h"
+#include "common/system/disk_thread.h"
 #include "common/system/file.h"
 #include "common/system/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/eventually.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -55,8 +58,9 @@ absl::StatusOr<std::string> ReadAll(StateFileSource* source, size_t step) {
 
 TEST(StateFileTest, WhatIsAppendedIsRead) {
   const TempDir dir;
+  DiskThread disk("disk");
   const std::string path = dir.File("state");
-  auto sink = StateFileSink::Create(path, nullptr);
+  auto sink = StateFileSink::Create(path, nullptr, &disk);
   ASSERT_OK(sink.status());
   const std::string bulk = Bulk();
   ASSERT_OK((*sink)->Append("head", bulk));
@@ -79,11 +83,12 @@ TEST(StateFileTest, WhatIsAppendedIsRead) {
 
 TEST(StateFileTest, AFileThatAnotherCheckpointNeedsIsNotWrittenOver) {
   const TempDir dir;
+  DiskThread disk("disk");
   const std::string path = dir.Write("a.state", "old");
   const std::string link = OlderStateFile(path, 0xbeef);
   EXPECT_EQ(link, dir.File("a.000000000000beef.state"));
   std::filesystem::create_hard_link(path, link);
-  auto sink = StateFileSink::Create(path, nullptr);
+  auto sink = StateFileSink::Create(path, nullptr, &disk);
   ASSERT_OK(sink.status());
   ASSERT_OK((*sink)->Append("new one", ""));
   ASSERT_OK((*sink)->Finish());
@@ -154,9 +159,10 @@ TEST(StateFileTest, WhoSaysStopIsAskedEveryFewMebibytes) {
 
 TEST(StateFileTest, OneThatWasNotFinishedIsGone) {
   const TempDir dir;
+  DiskThread disk("disk");
   const std::string path = dir.File("state");
   {
-    auto sink = StateFileSink::Create(path, nullptr);
+    auto sink = StateFileSink::Create(path, nullptr, &disk);
     ASSERT_OK(sink.status());
     ASSERT_OK((*sink)->Append("a", Bulk()));
     EXPECT_TRUE(std::filesystem::exists(path));
@@ -166,9 +172,10 @@ TEST(StateFileTest, OneThatWasNotFinishedIsGone) {
 
 TEST(StateFileTest, AFullDiskIsExhausted) {
   const TempDir dir;
+  DiskThread disk("disk");
   const std::string path = dir.File("state");
   std::filesystem::create_symlink("/dev/full", path);
-  auto sink = StateFileSink::Create(path, nullptr);
+  auto sink = StateFileSink::Create(path, nullptr, &disk);
   ASSERT_OK(sink.status());
   absl::Status status = (*sink)->Append("", Bulk());
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -177,19 +184,25 @@ TEST(StateFileTest, AFullDiskIsExhausted) {
 
 TEST(StateFileTest, AFolderThatIsNotThereIsUnavailable) {
   const TempDir dir;
-  EXPECT_EQ(
-      StateFileSink::Create(dir.File("none/state"), nullptr).status().code(),
-      absl::StatusCode::kUnavailable);
+  DiskThread disk("disk");
+  EXPECT_EQ(StateFileSink::Create(dir.File("none/state"), nullptr, &disk)
+                .status()
+                .code(),
+            absl::StatusCode::kUnavailable);
   EXPECT_EQ(StateFileSource::Open(dir.File("none"), 1, 1).status().code(),
             absl::StatusCode::kNotFound);
 }
 
 TEST(StateFileTest, WhoSaysStopIsHeard) {
   const TempDir dir;
+  DiskThread disk("disk");
   int asked = 0;
-  auto sink = StateFileSink::Create(dir.File("state"), [&] {
-    return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
-  });
+  auto sink = StateFileSink::Create(
+      dir.File("state"),
+      [&] {
+        return ++asked < 2 ? absl::OkStatus() : absl::CancelledError("stop");
+      },
+      &disk);
   ASSERT_OK(sink.status());
   EXPECT_EQ((*sink)->Append("", Bulk()), absl::CancelledError("stop"));
 }
@@ -197,6 +210,7 @@ TEST(StateFileTest, WhoSaysStopIsHeard) {
 // A pipe that nobody reads takes less than a piece.
 TEST(StateFileTest, ADiskThatHangsIsNamed) {
   const TempDir dir;
+  DiskThread disk("disk");
   const std::string path = dir.File("state");
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const FileDescriptor reader(
@@ -205,7 +219,8 @@ TEST(StateFileTest, ADiskThatHangsIsNamed) {
   absl::Status go_on;
   std::thread drain;
   {
-    auto sink = StateFileSink::Create(path, [&] { return go_on; });
+    auto sink = StateFileSink::Create(
+        path, [&] { return go_on; }, &disk);
     ASSERT_OK(sink.status());
     (*sink)->SetPieceWaitMax(absl::Milliseconds(200));
     const absl::Status hangs = (*sink)->Append("", Bulk());
@@ -227,6 +242,32 @@ TEST(StateFileTest, ADiskThatHangsIsNamed) {
   }
   drain.join();
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(StateFileTest, ADiskThatHangsIsLeft) {
+  const TempDir dir;
+  const std::string path = dir.File("state");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const FileDescriptor reader(
+      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  {
+    DiskThread disk("disk");
+    auto sink = StateFileSink::Create(path, nullptr, &disk);
+    ASSERT_OK(sink.status());
+    const absl::Status why = absl::CancelledError("the job has ended");
+    disk.LeaveAt(MonotonicNow() + absl::Milliseconds(50), why);
+    EXPECT_EQ((*sink)->Append("", Bulk()), why);
+    EXPECT_EQ((*sink)->Finish(), why);
+    EXPECT_TRUE(disk.is_busy());
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  // The disk goes on: what was begun is written, and the file is removed.
+  std::string some(1 << 16, '\0');
+  EXPECT_TRUE(Eventually(absl::Seconds(30), [&] {
+    while (read(reader.get(), some.data(), some.size()) > 0) continue;
+    return !std::filesystem::exists(path);
+  }));
 }
 
 TEST(StateFileTest, AReaderThatIsToldToStopStops) {

@@ -29,19 +29,19 @@ JobSpec LeasedJob(const std::string& mode, const std::string& edit = "") {
                               "} consistency { ",
                               mode, " } ", edit));
 }
-std::vector<std::string> Problems(const std::string& mode,
-                                  const std::string& edit = "") {
+std::vector<std::string> LeasedProblems(const std::string& mode,
+                                        const std::string& edit = "") {
   return ValidateJobSpec(LeasedJob(mode, edit));
 }
 
 TEST(LeaseRulesTest, TakesModesInWhichWorkersRunApart) {
-  EXPECT_THAT(Problems("mode: ASYNC"), IsEmpty());
-  EXPECT_THAT(Problems("mode: BOUNDED_STALENESS staleness_bound: 4"),
+  EXPECT_THAT(LeasedProblems("mode: ASYNC"), IsEmpty());
+  EXPECT_THAT(LeasedProblems("mode: BOUNDED_STALENESS staleness_bound: 4"),
               IsEmpty());
-  EXPECT_THAT(Problems("mode: ASYNC",
-                       "strategy: PARAMETER_SERVER "
-                       "compression { kind: INT8 } "
-                       "training { micro_batches: 2 }"),
+  EXPECT_THAT(LeasedProblems("mode: ASYNC",
+                             "strategy: PARAMETER_SERVER "
+                             "compression { kind: INT8 } "
+                             "training { micro_batches: 2 }"),
               IsEmpty());
   EXPECT_TRUE(LeasesData(WithDefaults(LeasedJob("mode: ASYNC"))))
       << "the default replaces nothing";
@@ -51,44 +51,45 @@ TEST(LeaseRulesTest, TakesModesInWhichWorkersRunApart) {
 TEST(LeaseRulesTest, WhatCannotBeLeasedIsNamed) {
   for (const char* mode :
        {"", "mode: SYNC", "mode: SYNC_WITH_BACKUPS needed: 3", "mode: LOCAL"}) {
-    EXPECT_THAT(Problems(mode),
+    EXPECT_THAT(LeasedProblems(mode),
                 ElementsAre(HasSubstr("data.sharing: LEASED does not go with "
                                       "consistency.mode ")))
         << mode;
   }
-  EXPECT_THAT(Problems("mode: BOUNDED_STALENESS staleness_bound: 3"),
+  EXPECT_THAT(LeasedProblems("mode: BOUNDED_STALENESS staleness_bound: 3"),
               ElementsAre(HasSubstr("consistency.staleness_bound: 3 is less "
                                     "than 4, the number of workers")));
-  EXPECT_THAT(Problems("mode: BOUNDED_STALENESS staleness_bound: 4",
-                       "resources { max_workers: 5 } restart {} "
-                       "checkpoint { every_clocks: 5 directory: '/c' }"),
+  EXPECT_THAT(LeasedProblems("mode: BOUNDED_STALENESS staleness_bound: 4",
+                             "resources { max_workers: 5 } restart {} "
+                             "checkpoint { every_clocks: 5 directory: '/c' }"),
               ElementsAre(HasSubstr("staleness_bound: 4 is less than 5")));
-  EXPECT_THAT(Problems("", "strategy: ALL_REDUCE"),
+  EXPECT_THAT(LeasedProblems("", "strategy: ALL_REDUCE"),
               ElementsAre(HasSubstr("data.sharing: LEASED is for strategy "
                                     "PARAMETER_SERVER only")));
-  EXPECT_THAT(Problems("mode: ASYNC", "groups { size: 2 }"),
+  EXPECT_THAT(LeasedProblems("mode: ASYNC", "groups { size: 2 }"),
               ElementsAre(HasSubstr("data.sharing: LEASED is not built for "
                                     "groups")));
-  EXPECT_THAT(Problems("mode: ASYNC", "training { global_batch: 64 }"),
+  EXPECT_THAT(LeasedProblems("mode: ASYNC", "training { global_batch: 64 }"),
               ElementsAre(HasSubstr("training.global_batch: is for "
                                     "data.sharing STATIC")));
-  EXPECT_THAT(Problems("mode: ASYNC", "auto_regime {}"),
+  EXPECT_THAT(LeasedProblems("mode: ASYNC", "auto_regime {}"),
               ElementsAre(HasSubstr("auto_regime: tries SYNC")));
-  EXPECT_THAT(Problems("mode: ASYNC",
-                       "regimes { when { clock: 9 } then { mode: SYNC } }"),
-              ElementsAre(HasSubstr("regimes[0].then.mode: SYNC does not go "
-                                    "with data.sharing LEASED")));
-  EXPECT_THAT(Problems("mode: ASYNC",
-                       "regimes { when { clock: 9 } then { mode: "
-                       "BOUNDED_STALENESS staleness_bound: 2 } }"),
+  EXPECT_THAT(
+      LeasedProblems("mode: ASYNC",
+                     "regimes { when { clock: 9 } then { mode: SYNC } }"),
+      ElementsAre(HasSubstr("regimes[0].then.mode: SYNC does not go "
+                            "with data.sharing LEASED")));
+  EXPECT_THAT(LeasedProblems("mode: ASYNC",
+                             "regimes { when { clock: 9 } then { mode: "
+                             "BOUNDED_STALENESS staleness_bound: 2 } }"),
               ElementsAre(HasSubstr("regimes[0].then.staleness_bound: 2 is "
                                     "less than 4")));
 }
 
 TEST(LeaseRulesTest, ARuleForStragglersIsRefused) {
-  EXPECT_THAT(Problems("mode: ASYNC",
-                       "regimes { when { straggler: 2 } then { "
-                       "learning_rate_factor: 0.5 } }"),
+  EXPECT_THAT(LeasedProblems("mode: ASYNC",
+                             "regimes { when { straggler: 2 } then { "
+                             "learning_rate_factor: 0.5 } }"),
               ElementsAre(HasSubstr("when.straggler: has no meaning with "
                                     "data.sharing LEASED")));
 }
@@ -119,15 +120,16 @@ TEST(LeaseRulesTest, TheNumberOfWorkersMayChange) {
   constexpr char kElastic[] =
       "resources { min_workers: 1 max_workers: 8 } restart {} "
       "checkpoint { every_clocks: 5 directory: '/c' }";
-  EXPECT_THAT(Problems("mode: ASYNC", kElastic), IsEmpty());
+  EXPECT_THAT(LeasedProblems("mode: ASYNC", kElastic), IsEmpty());
   const JobSpec spec = WithDefaults(LeasedJob("mode: ASYNC", kElastic));
   EXPECT_TRUE(CheckWorkersOf(spec, 7, /*normalizes_batches=*/true).ok());
   EXPECT_EQ(WhyTiedToSync(spec, 4, 6), "");
-  EXPECT_THAT(Problems("mode: ASYNC", absl::StrCat(kElastic,
-                                                   "compression { kind: INT8 "
-                                                   "}")),
-              ElementsAre(HasSubstr("resources.min_workers: does not go with "
-                                    "compression")));
+  EXPECT_THAT(
+      LeasedProblems("mode: ASYNC", absl::StrCat(kElastic,
+                                                 "compression { kind: INT8 "
+                                                 "}")),
+      ElementsAre(HasSubstr("resources.min_workers: does not go with "
+                            "compression")));
 }
 
 }  // namespace
