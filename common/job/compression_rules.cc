@@ -19,7 +19,7 @@ constexpr uint64_t kWarmupClocksMax = 1'000'000'000;
 void CheckFields(const C& compression, Problems* problems) {
   const C::Kind kind = compression.kind();
   const bool sparse = IsOneOf(kind, {C::TOP_K, C::DGC});
-  const bool grouped = IsOneOf(kind, {C::INT8, C::TERNGRAD});
+  const bool grouped = IsOneOf(kind, {C::INT8, C::TERNGRAD, C::ONE_BIT_ADAM});
   const double fraction = compression.fraction();
   if (fraction != 0 && !sparse) {
     problems->Add("compression.fraction", "has no meaning for ",
@@ -30,15 +30,17 @@ void CheckFields(const C& compression, Problems* problems) {
   const uint32_t block = compression.block_elements();
   if (block != 0 && !grouped) {
     problems->Add("compression.block_elements", "has no meaning for ",
-                  C::Kind_Name(kind), ", only for INT8, TERNGRAD");
+                  C::Kind_Name(kind),
+                  ", only for INT8, TERNGRAD, ONE_BIT_ADAM");
   } else if (block != 0 &&
              (block < kCompressionBlockMin || block > kCompressionBlockMax)) {
     problems->Add("compression.block_elements", block, " is outside ",
                   kCompressionBlockMin, "..", kCompressionBlockMax);
   }
-  if (compression.warmup_clocks() != 0 && kind != C::DGC) {
+  if (compression.warmup_clocks() != 0 &&
+      !IsOneOf(kind, {C::DGC, C::ONE_BIT_ADAM})) {
     problems->Add("compression.warmup_clocks", "has no meaning for ",
-                  C::Kind_Name(kind), ", only for DGC");
+                  C::Kind_Name(kind), ", only for DGC, ONE_BIT_ADAM");
   }
   problems->AtMost("compression.warmup_clocks", compression.warmup_clocks(),
                    kWarmupClocksMax);
@@ -76,6 +78,41 @@ void CheckDgc(const O& optimizer, Problems* problems) {
   }
 }
 
+void CheckOneBitAdam(const JobSpec& spec, Problems* problems) {
+  const O& optimizer = spec.optimizer();
+  if (O::Kind_IsValid(optimizer.kind()) &&
+      !IsOneOf(optimizer.kind(), {O::ADAM, O::ADAMW})) {
+    problems->Add("compression.kind", "ONE_BIT_ADAM is for ADAM and ADAMW only",
+                  ", not ", O::Kind_Name(optimizer.kind()),
+                  ": what it sends is Adam's first moment; use INT8");
+  }
+  if (spec.strategy() != ALL_REDUCE) {
+    problems->Add("compression.kind",
+                  "ONE_BIT_ADAM is for ALL_REDUCE, where every worker has the "
+                  "moments, not ",
+                  spec.strategy() == STRATEGY_UNSPECIFIED
+                      ? "PARAMETER_SERVER"
+                      : Strategy_Name(spec.strategy()),
+                  ": use INT8");
+  }
+  if (spec.compression().warmup_clocks() == 0) {
+    problems->Add("compression.warmup_clocks",
+                  "is required for ONE_BIT_ADAM: the clocks of Adam before the "
+                  "second moment stays as it is, 15 to 25% of the job's");
+  }
+  if (optimizer.kind() == O::ADAM && optimizer.weight_decay() != 0) {
+    problems->Add("optimizer.weight_decay",
+                  "does not go with compression ONE_BIT_ADAM and ADAM: the "
+                  "decay would be of the moment; use ADAMW");
+  }
+  if (!IsOneOf(spec.non_finite(), {NON_FINITE_POLICY_UNSPECIFIED, FAIL_JOB}) ||
+      (spec.precision() == FLOAT16 && !spec.loss_scale().has_fixed())) {
+    problems->Add("compression.kind",
+                  "ONE_BIT_ADAM goes with non_finite FAIL_JOB only, and with "
+                  "FLOAT16 by loss_scale.fixed: a moment that was sent counts");
+  }
+}
+
 // Of what is sent back, for a note.
 std::string NotCompressed(const JobSpec& spec) {
   if (spec.compression().values()) return "";
@@ -92,12 +129,8 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
   if (!C::Kind_IsValid(kind)) return;  // that is said elsewhere
   if (kind == C::KIND_UNSPECIFIED) {
     problems->Add("compression.kind",
-                  "is required: NONE, INT8, TOP_K, DGC or TERNGRAD");
-    return;
-  }
-  if (kind == C::ONE_BIT_ADAM) {
-    NotBuilt("compression.kind", kind, "INT8, TOP_K, DGC or TERNGRAD",
-             problems);
+                  "is required: NONE, INT8, TOP_K, DGC, TERNGRAD or "
+                  "ONE_BIT_ADAM");
     return;
   }
   CheckFields(compression, problems);
@@ -109,7 +142,11 @@ void CheckCompression(const JobSpec& spec, Problems* problems) {
     }
     return;
   }
-  CheckValues(spec, problems);
+  if (kind == C::ONE_BIT_ADAM) {
+    CheckOneBitAdam(spec, problems);
+  } else {
+    CheckValues(spec, problems);
+  }
   if (!IsOneOf(spec.consistency().mode(),
                {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC,
                 ConsistencySpec::BOUNDED_STALENESS, ConsistencySpec::ASYNC,
@@ -149,7 +186,8 @@ void FillCompression(JobSpec* spec) {
       compression->fraction() == 0) {
     compression->set_fraction(kDefaultFraction);
   }
-  if (IsOneOf(compression->kind(), {C::INT8, C::TERNGRAD}) &&
+  if (compression->kind() == C::ONE_BIT_ADAM) compression->set_values(true);
+  if (IsOneOf(compression->kind(), {C::INT8, C::TERNGRAD, C::ONE_BIT_ADAM}) &&
       compression->block_elements() == 0) {
     compression->set_block_elements(kDefaultBlockElements);
   }

@@ -174,6 +174,11 @@ absl::Status ChangeCompression(const JobSpec& spec, const Regime& current,
                   "running job cannot change to it or from it; TOP_K sends as "
                   "few elements");
   }
+  if (now == C::ONE_BIT_ADAM) {
+    return Refuse("compression",
+                  "with ONE_BIT_ADAM the second moment stays as the warm-up "
+                  "has left it: a running job cannot change from it");
+  }
   if (!IsOneOf(kind, {C::NONE, C::INT8, C::TOP_K, C::TERNGRAD})) {
     return Refuse("compression",
                   absl::StrCat(C::Kind_IsValid(kind) ? C::Kind_Name(kind)
@@ -492,7 +497,8 @@ void CheckThen(const std::string& path, const JobSpec& spec,
   const uint32_t workers = std::max(1u, spec.resources().workers());
   absl::Status refused;
   std::vector<CompressionSpec::Kind> kinds = {spec.compression().kind()};
-  if (kinds[0] != CompressionSpec::DGC) {
+  if (!IsOneOf(kinds[0],
+               {CompressionSpec::DGC, CompressionSpec::ONE_BIT_ADAM})) {
     kinds.insert(kinds.end(), {CompressionSpec::NONE, CompressionSpec::INT8});
   }
   // A factor of 1 is a change where another one came before.

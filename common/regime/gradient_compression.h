@@ -12,7 +12,7 @@ namespace syncline {
 // tables and running means never are.
 struct GradientCompression {
   // The numbers of CompressionSpec::Kind.
-  enum class Kind { kNone = 1, kInt8, kTopK, kDgc, kTernGrad };
+  enum class Kind { kNone = 1, kInt8, kTopK, kDgc, kTernGrad, kOneBitAdam };
   static constexpr double kDefaultFraction = 0.01;
   static constexpr uint32_t kDefaultBlockElements = 256;
   // DGC begins so; Lin et al. 2018, section 3.3: a sparsity of 75 %.
@@ -20,9 +20,10 @@ struct GradientCompression {
 
   Kind kind = Kind::kNone;
   double fraction = kDefaultFraction;               // kTopK, kDgc: (0, 1)
-  uint32_t block_elements = kDefaultBlockElements;  // kInt8, kTernGrad
-  uint64_t warmup_clocks = 0;                       // kDgc
-  // Sums of gradients come back as kInt8; their owner keeps what that loses.
+  uint32_t block_elements = kDefaultBlockElements;  // not of the sparse ones
+  uint64_t warmup_clocks = 0;                       // kDgc, kOneBitAdam
+  // Sums of gradients come back as kInt8, those of kOneBitAdam as they went;
+  // their owner keeps what that loses.
   bool values = false;
 
   bool any() const { return kind != Kind::kNone; }
@@ -31,6 +32,12 @@ struct GradientCompression {
   // The error of a compressed gradient is added to the next gradient.
   bool has_residuals() const { return any() && kind != Kind::kTernGrad; }
 
+  // kOneBitAdam sends gradients whole up to this clock. From it on it sends
+  // Adam's first moment in signs, and the second moment stays as it is.
+  bool SendsMoments(int64_t clock) const {
+    return kind == Kind::kOneBitAdam &&
+           static_cast<uint64_t>(clock) >= warmup_clocks;
+  }
   // The fraction that is sent at `clock`: with a warm-up it falls from
   // kFirstFraction by the same factor at each clock.
   double FractionAt(int64_t clock) const {

@@ -38,9 +38,13 @@ struct StepRule {
   // caller.
   OptimizerStep StepAt(int64_t clock, uint64_t sample_count,
                        double squared_norm = -1) const {
+    const GradientCompression& compression = RegimeAt(clock).compression;
     return {.learning_rate = RateAt(clock),
             .gradient_scale = GradientScale(sample_count, squared_norm),
-            .t = 1};
+            .t = 1,
+            .frozen_t = compression.SendsMoments(clock)
+                            ? static_cast<int64_t>(compression.warmup_clocks)
+                            : 0};
   }
 };
 

@@ -142,6 +142,32 @@ void EncodeTernary(const float* values, size_t count, uint32_t group,
   }
 }
 
+void EncodeSigns(float* values, size_t count, uint32_t group,
+                 std::string* out) {
+  const size_t groups = Groups(count, group);
+  char* at =
+      Begin(BlockEncoding::kSigns,
+            sizeof(uint32_t) + groups * sizeof(float) + (count + 7) / 8, out);
+  Put(at, group);
+  char* const scales = at + sizeof(uint32_t);
+  auto* const bits =
+      reinterpret_cast<uint8_t*>(scales + groups * sizeof(float));
+  for (size_t first = 0; first < count; first += group) {
+    const size_t n = std::min<size_t>(group, count - first);
+    double sum = 0;
+    for (size_t i = first; i < first + n; ++i) {
+      sum += std::bit_cast<float>(Magnitude(values[i]));
+    }
+    const auto scale = static_cast<float>(sum / static_cast<double>(n));
+    Put(scales + first / group * sizeof(float), scale);
+    for (size_t i = first; i < first + n; ++i) {
+      const bool is_negative = values[i] < 0;
+      bits[i / 8] |= static_cast<uint8_t>((is_negative ? 1 : 0) << (i % 8));
+      values[i] -= is_negative ? -scale : scale;
+    }
+  }
+}
+
 void LargestFinder::Begin() {
   std::fill(counts_.begin(), counts_.end(), 0);
   candidates_.clear();
@@ -314,6 +340,9 @@ absl::StatusOr<CompressedBlock> CompressedBlock::Parse(absl::string_view bytes,
     case BlockEncoding::kTernary:
       SYNCLINE_RETURN_IF_ERROR(block.ParseGroups(2));
       return block;
+    case BlockEncoding::kSigns:
+      SYNCLINE_RETURN_IF_ERROR(block.ParseGroups(1));
+      return block;
     case BlockEncoding::kBitmap:
       SYNCLINE_RETURN_IF_ERROR(block.ParseBitmap());
       return block;
@@ -344,7 +373,7 @@ absl::Status CompressedBlock::ParseGroups(size_t bits) {
   scales_ = kHeaderBytes + sizeof(uint32_t);
   codes_ = scales_ + Groups(count_, group_) * sizeof(float);
   SYNCLINE_RETURN_IF_ERROR(CheckSize(codes_ + (count_ * bits + 7) / 8));
-  if (bits == 8) return absl::OkStatus();
+  if (bits != 2) return absl::OkStatus();
   for (size_t i = codes_; i < bytes_.size(); ++i) {
     const auto four = static_cast<uint8_t>(bytes_[i]);
     if ((four & (four >> 1) & 0x55) != 0) return Wrong("a code is 3");
@@ -435,6 +464,8 @@ void CompressedBlock::CopyTo(size_t first, size_t n, float* out) const {
       return CopyInt8(first, n, out);
     case BlockEncoding::kTernary:
       return CopyTernary(first, n, out);
+    case BlockEncoding::kSigns:
+      return CopySigns(first, n, out);
     case BlockEncoding::kBitmap:
       return CopyBitmap(first, n, out);
     case BlockEncoding::kDeltas:
@@ -466,6 +497,14 @@ void CompressedBlock::CopyTernary(size_t first, size_t n, float* out) const {
     // 0, 1 or -1; a scale that is not a number counts where it is used.
     const float level[] = {0, scale, -scale, 0};
     out[i - first] = level[code & 3];
+  }
+}
+
+void CompressedBlock::CopySigns(size_t first, size_t n, float* out) const {
+  for (size_t i = first; i < first + n; ++i) {
+    const auto scale = Get<float>(At(scales_ + i / group_ * sizeof(float)));
+    const auto eight = static_cast<uint8_t>(bytes_[codes_ + i / 8]);
+    out[i - first] = (eight >> (i % 8) & 1) != 0 ? -scale : scale;
   }
 }
 

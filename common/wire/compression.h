@@ -22,6 +22,8 @@
 //   in
 //              order, each as the number of elements between it and the one
 //              before (LEB128, at most 3 bytes)
+//   kSigns     u32 group; scales as kInt8; 1 bit for each element, eight to a
+//              byte, the lowest bit first: 0 for +scale, 1 for -scale
 //   then       0 to 3 bytes of 0, up to a multiple of 4
 //
 // So a block that must stay whole, because it is not finite or is a running
@@ -45,6 +47,7 @@ enum class BlockEncoding : uint8_t {
   kTernary = 2,
   kBitmap = 3,
   kDeltas = 4,
+  kSigns = 5,
 };
 
 // Elements of a block, at most: 1 MiB of float32.
@@ -75,6 +78,11 @@ void EncodeInt8(float* values, size_t count, uint32_t group, std::string* out);
 // REQUIRES: as EncodeInt8. Source: Wen et al. 2017, "TernGrad", section 3.
 void EncodeTernary(const float* values, size_t count, uint32_t group,
                    uint64_t seed, std::string* out);
+
+// Takes the values that are encoded off `values`: what is left is the residual.
+// An element becomes its sign times its group's scale, the mean magnitude.
+// REQUIRES: as EncodeInt8. Source: Tang et al. 2021, "1-bit Adam", section 3.
+void EncodeSigns(float* values, size_t count, uint32_t group, std::string* out);
 
 // Which elements of a tensor are largest. Of those that are exactly as large as
 // the smallest one that is chosen, the first `ties` are.
@@ -145,6 +153,7 @@ class CompressedBlock {
   absl::Status CheckSize(size_t used) const;
   void CopyInt8(size_t first, size_t n, float* out) const;
   void CopyTernary(size_t first, size_t n, float* out) const;
+  void CopySigns(size_t first, size_t n, float* out) const;
   void CopyBitmap(size_t first, size_t n, float* out) const;
   void CopyDeltas(size_t first, size_t n, float* out) const;
   const char* At(size_t byte) const { return bytes_.data() + byte; }
@@ -154,7 +163,7 @@ class CompressedBlock {
   BlockEncoding encoding_ = BlockEncoding::kWhole;
   uint32_t group_ = 0;
   size_t scales_ = 0;  // where they begin, in bytes
-  size_t codes_ = 0;   // int8s, 2-bit codes, the bitmap, or the deltas
+  size_t codes_ = 0;   // int8s, 2-bit codes, bits, the bitmap, or the deltas
   size_t floats_ = 0;
   std::vector<Piece> pieces_;
 };

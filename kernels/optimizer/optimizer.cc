@@ -1,5 +1,6 @@
 #include "kernels/optimizer/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/base/check.h"
@@ -142,6 +143,29 @@ void ApplyFtrl(const OptimizerParams& params, const OptimizerStep& step,
   Ftrl(params, step, any, gradient, value, squares, linear, count);
 }
 
+// Adam's step by a first moment that is given.
+void ApplyMoment(const OptimizerParams& params, const OptimizerStep& step,
+                 const float* __restrict moment, float* __restrict value,
+                 float* __restrict first, const float* __restrict second,
+                 size_t count) {
+  const float scale = step.gradient_scale;
+  const float shrink = params.kind == OptimizerKind::kAdamW
+                           ? step.learning_rate * params.weight_decay
+                           : 0;
+  const float epsilon = params.epsilon;
+  const auto rate = static_cast<float>(step.learning_rate /
+                                       AdamCorrectionAt(params, step.t).first);
+  const int64_t frozen = std::min(step.t, step.frozen_t);
+  const auto root_scale =
+      static_cast<float>(1 / AdamCorrectionAt(params, frozen).second_root);
+  for (size_t i = 0; i < count; ++i) {
+    const float m = moment[i] * scale;
+    first[i] = m;
+    const float kept = value[i] - shrink * value[i];
+    value[i] = kept - rate * m / (std::sqrt(second[i]) * root_scale + epsilon);
+  }
+}
+
 }  // namespace
 
 int OptimizerSlots(const OptimizerParams& params) {
@@ -185,6 +209,10 @@ void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
       return Adagrad(params, step, gradient, value, slots[0], count);
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
+      if (step.frozen_t > 0) {
+        return ApplyMoment(params, step, gradient, value, slots[0], slots[1],
+                           count);
+      }
       return ApplyAdam(params, step, AdamCorrectionAt(params, step.t), gradient,
                        value, slots[0], slots[1], count);
     case OptimizerKind::kRmsProp:

@@ -46,6 +46,9 @@ struct OptimizerStep {
   float gradient_scale = 1;
   // kAdam, kAdamW, kLamb: which update of these elements this is, from 1.
   int64_t t = 1;
+  // kAdam, kAdamW: not 0: the gradient is the first moment itself, and the
+  // second moment stays as that update has left it (1-bit Adam).
+  int64_t frozen_t = 0;
 };
 
 // State per element besides the value: 0 to 3 floats.
@@ -70,6 +73,8 @@ float InitialSlotValue(const OptimizerParams& params, int slot);
 //   kAdam      m = b1 * m + (1 - b1) * g  s = b2 * s + (1 - b2) * g^2
 //              value -= lr * (m / (1 - b1^t)) / (sqrt(s / (1 - b2^t)) + eps)
 //   kAdamW     as kAdam after             value -= lr * decay * value
+//   frozen_t   m = gradient * scale, and s is not written; the powers are
+//              1 - b1^t and 1 - b2^min(t, frozen_t)
 //   kRmsProp   s = d * s + (1 - d) * g^2  u = g / (sqrt(s) + eps)
 //              centered: m = d * m + (1 - d) * g, and s - m^2 for s in u
 //              momentum: v = mu * v + u, and v for u
@@ -78,17 +83,19 @@ float InitialSlotValue(const OptimizerParams& params, int slot);
 //              value = |z| <= l1 ? 0 : (sign(z) * l1 - z) / (n'^-p / lr + l2)
 //              with p the learning-rate power; nothing while n' or lr is 0
 //
-// REQUIRES: not kLamb.
+// REQUIRES: not kLamb; frozen_t is 0 but for kAdam without weight_decay and
+// kAdamW.
 //   gradient, value [count]; slots [OptimizerSlots] of [count] each, not read
 //   where there are none. They do not overlap; no alignment is assumed.
 // Elements are independent and each is rounded the same way wherever a range is
 // cut, so results do not depend on `count`. NaN stays NaN.
 // Sources: Polyak 1964; Sutskever et al., ICML 2013 (in the form of PyTorch and
 // ONNX); Duchi et al., JMLR 2011; Kingma and Ba, ICLR 2015; Loshchilov and
-// Hutter, ICLR 2019; Tieleman and Hinton 2012, lecture 6.5 (in the form of
-// PyTorch: epsilon outside the root, which TensorFlow has inside, and the rate
-// outside the velocity); McMahan et al., KDD 2013, algorithm 1, with beta = 0
-// and the power of the squares left open.
+// Hutter, ICLR 2019; Tang et al., ICML 2021, algorithm 1 (frozen_t); Tieleman
+// and Hinton 2012, lecture 6.5 (in the form of PyTorch: epsilon outside the
+// root, which TensorFlow has inside, and the rate outside the velocity);
+// McMahan et al., KDD 2013, algorithm 1, with beta = 0 and the power of the
+// squares left open.
 void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
                     const float* gradient, float* value, float* const* slots,
                     size_t count);

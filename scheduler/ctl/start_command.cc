@@ -242,6 +242,16 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
                    "with DGC the workers have the momentum, else the "
                    "checkpoint has it");
   }
+  const auto warmup = [](const JobSpec& of) {
+    return CompressionOf(of) == CompressionSpec::ONE_BIT_ADAM
+               ? absl::StrCat(of.compression().warmup_clocks())
+               : "none of ONE_BIT_ADAM";
+  };
+  if (warmup(spec) != warmup(from)) {
+    return Refusal("compression.warmup_clocks", warmup(spec), warmup(from),
+                   "with ONE_BIT_ADAM the second moment stays as the warm-up "
+                   "has left it");
+  }
   if (has_other_steps) {
     return Refusal("consistency.local.steps", StepsOfClock(spec),
                    StepsOfClock(from), kPosition);

@@ -3,7 +3,8 @@
 // daemons of this machine. In SYNC a job has the same bits each time, so what
 // is learned needs no repetitions, time does.
 //
-// DGC is for SGD and MOMENTUM, so an example is trained twice without
+// ONE_BIT_ADAM is for ALL_REDUCE alone, the others are measured by ps. DGC is for
+// SGD and MOMENTUM, so an example is trained twice without
 // compression: with its own optimizer, for the other methods, and with
 // MOMENTUM. clip_norm goes with DGC alone and is left out elsewhere.
 
@@ -39,7 +40,7 @@ struct Example {
   // Of the same job with MOMENTUM 0.9.
   float momentum_rate = 0;
   double momentum_clip_norm = 0;
-  uint64_t warmup_clocks = 0;  // of DGC
+  uint64_t warmup_clocks = 0;  // of DGC and ONE_BIT_ADAM
   // Goals are of the accuracy, else of the loss.
   bool by_accuracy = false;
 };
@@ -109,6 +110,7 @@ constexpr Method kMethods[] = {
     {false, CompressionSpec::INT8, /*has_goal=*/true},
     {false, CompressionSpec::TOP_K},
     {false, CompressionSpec::TERNGRAD},
+    {false, CompressionSpec::ONE_BIT_ADAM, /*has_goal=*/true},
     {true, CompressionSpec::NONE},
     {true, CompressionSpec::DGC, /*has_goal=*/true},
 };
@@ -133,13 +135,18 @@ JobSpec JobOf(const Example& example, const Method& method) {
   }
   if (method.kind != CompressionSpec::NONE) {
     job.mutable_compression()->set_kind(method.kind);
-    if (method.kind == CompressionSpec::DGC) {
+    if (method.kind == CompressionSpec::DGC ||
+        method.kind == CompressionSpec::ONE_BIT_ADAM) {
       job.mutable_compression()->set_warmup_clocks(example.warmup_clocks);
     }
   }
   job.mutable_training()->set_threads(1);
   job.mutable_resources()->set_workers(kWorkers);
   job.mutable_resources()->set_ps(kPs);
+  if (method.kind == CompressionSpec::ONE_BIT_ADAM) {
+    job.set_strategy(ALL_REDUCE);
+    job.mutable_resources()->clear_ps();
+  }
   return job;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,7 +15,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/base/random.h"
 #include "common/model/zoo/zoo.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -331,6 +334,140 @@ TEST_F(PeerTrainingTest, CompressedSums) {
   ASSERT_EQ(compressed.evaluations.size(), whole.evaluations.size());
   EXPECT_NEAR(compressed.evaluations[1].loss(), whole.evaluations[1].loss(),
               0.02);
+}
+
+// Up to the end of the warm-up it is Adam, to the bit. Behind it moments travel
+// in signs, and the job learns as much.
+TEST_F(PeerTrainingTest, OneBitAdam) {
+  for (const auto kind : {OptimizerSpec::ADAM, OptimizerSpec::ADAMW}) {
+    JobSpec spec = NormalisedDigits();
+    spec.mutable_training()->set_epochs(12);
+    spec.mutable_optimizer()->set_kind(kind);
+    spec.mutable_learning_rate()->set_base(0.003f);
+    const auto whole = Train(3, ALL_REDUCE, spec, kNormalised);
+    ASSERT_EQ(whole.status, absl::OkStatus());
+    spec.mutable_compression()->set_kind(CompressionSpec::ONE_BIT_ADAM);
+    spec.mutable_compression()->set_warmup_clocks(1000);
+    EXPECT_EQ(Train(3, ALL_REDUCE, spec, kNormalised).weights, whole.weights);
+    spec.mutable_compression()->set_warmup_clocks(15);
+    const auto signs = Train(3, ALL_REDUCE, spec, kNormalised);
+    ASSERT_EQ(signs.status, absl::OkStatus());
+    EXPECT_NE(signs.weights, whole.weights) << "nothing was compressed";
+    EXPECT_EQ(signs.weights, Train(3, ALL_REDUCE, spec, kNormalised).weights);
+    ASSERT_EQ(signs.evaluations.size(), 12u);
+    EXPECT_NEAR(signs.evaluations[11].loss(), whole.evaluations[11].loss(),
+                0.05);
+  }
+}
+
+// Each group of elements becomes its signs, times the mean of its magnitudes.
+std::vector<double> SignsOf(const std::vector<double>& values, size_t group) {
+  std::vector<double> signs(values.size());
+  for (size_t first = 0; first < values.size(); first += group) {
+    const size_t end = std::min(first + group, values.size());
+    double scale = 0;
+    for (size_t i = first; i < end; ++i) scale += std::abs(values[i]);
+    scale /= static_cast<double>(end - first);
+    for (size_t i = first; i < end; ++i) {
+      signs[i] = values[i] < 0 ? -scale : scale;
+    }
+  }
+  return signs;
+}
+
+// Tang et al. 2021, algorithm 1, by two workers that fit a line, in float64.
+TEST_F(PeerTrainingTest, OneBitAdamFollowsThePaper) {
+  constexpr size_t kInputs = 70;
+  constexpr size_t kGroup = 32;
+  constexpr int kSamples = 160;
+  constexpr int kBatch = 8;
+  constexpr int kWorkers = 2;
+  constexpr int kClocks = 30;
+  constexpr int kWarmup = 10;
+  constexpr double kBeta1 = 0.9;
+  constexpr double kBeta2 = 0.999;
+  constexpr double kRate = 0.01;
+  Random random(3);
+  std::vector<std::vector<double>> x(kSamples);
+  std::vector<double> y;
+  std::string csv;
+  for (auto& sample : x) {
+    double sum = 0;
+    for (size_t i = 0; i < kInputs; ++i) {
+      sample.push_back(std::round(random.Normal() * 64) / 64);
+      sum += sample.back() * static_cast<double>(i % 5);
+    }
+    y.push_back(sum);
+    absl::StrAppend(&csv, sum, ",", absl::StrJoin(sample, ","), "\n");
+  }
+  dir_.Write("line.csv", csv);
+  const JobSpec spec = JobFromText(R"pb(
+    name: "line"
+    model {
+      path: "line.onnxtxt"
+      initialize { pattern: "w" scheme: ZEROS }
+    }
+    data {
+      train { csv { path: "line.csv" } }
+      feeds { input: "x" field: "1:71" }
+      label { field: "0" }
+      shuffle: false
+    }
+    loss { kind: MEAN_SQUARED_ERROR }
+    optimizer { kind: ADAM }
+    learning_rate { base: 0.01 }
+    training { batch_size: 8 epochs: 3 }
+    compression { kind: ONE_BIT_ADAM warmup_clocks: 10 block_elements: 32 }
+  )pb");
+  const auto trained = Train(kWorkers, ALL_REDUCE, spec, R"(
+<ir_version: 8, opset_import: ["" : 13]>
+line (float[N, 70] x, float[70, 1] w) => (float[N, 1] y) {
+  y = MatMul (x, w)
+})");
+  ASSERT_EQ(trained.status, absl::OkStatus());
+
+  std::vector<double> w(kInputs), m(kInputs), v(kInputs), lost_sum(kInputs);
+  std::vector<std::vector<double>> lost(kWorkers, std::vector<double>(kInputs));
+  for (int clock = 0; clock < kClocks; ++clock) {
+    const bool sends_moments = clock >= kWarmup;
+    std::vector<double> sum(kInputs);
+    for (int rank = 0; rank < kWorkers; ++rank) {
+      std::vector<double> sent(kInputs);
+      for (int s = 0; s < kBatch; ++s) {
+        const auto at = static_cast<size_t>(
+            ((clock * kWorkers + rank) * kBatch + s) % kSamples);
+        double error = -y[at];
+        for (size_t i = 0; i < kInputs; ++i) error += x[at][i] * w[i];
+        for (size_t i = 0; i < kInputs; ++i) sent[i] += 2 * error * x[at][i];
+      }
+      if (sends_moments) {
+        for (size_t i = 0; i < kInputs; ++i) {
+          lost[rank][i] += kBeta1 * kBatch * m[i] + (1 - kBeta1) * sent[i];
+        }
+        sent = SignsOf(lost[rank], kGroup);
+        for (size_t i = 0; i < kInputs; ++i) lost[rank][i] -= sent[i];
+      }
+      for (size_t i = 0; i < kInputs; ++i) sum[i] += sent[i];
+    }
+    if (sends_moments) {
+      for (size_t i = 0; i < kInputs; ++i) lost_sum[i] += sum[i];
+      sum = SignsOf(lost_sum, kGroup);
+      for (size_t i = 0; i < kInputs; ++i) lost_sum[i] -= sum[i];
+    }
+    const double first = 1 - std::pow(kBeta1, clock + 1);
+    const double second = 1 - std::pow(kBeta2, std::min(clock + 1, kWarmup));
+    for (size_t i = 0; i < kInputs; ++i) {
+      const double mean = sum[i] / (kWorkers * kBatch);
+      m[i] = sends_moments ? mean : kBeta1 * m[i] + (1 - kBeta1) * mean;
+      if (!sends_moments) v[i] = kBeta2 * v[i] + (1 - kBeta2) * mean * mean;
+      w[i] -= kRate * m[i] / first / (std::sqrt(v[i] / second) + 1e-8);
+    }
+  }
+  const std::vector<float>& ours = trained.weights.at("w");
+  ASSERT_EQ(ours.size(), kInputs);
+  for (size_t i = 0; i < kInputs; ++i) {
+    EXPECT_NEAR(ours[i], w[i], 1e-5) << i;
+  }
 }
 
 // Before it is compressed, each rank's gradient is clipped as a whole.

@@ -70,6 +70,8 @@ uint64_t BytesWithoutWhole(const GradientCompression& compression,
       return count + count / 8;
     case Kind::kTernGrad:
       return count / 4 + count / 8;
+    case Kind::kOneBitAdam:  // its warm-up
+      return count * sizeof(float);
     default:  // a float for each one that is sent, a bit for each element
       return count / 8 +
              sizeof(float) * std::min<uint64_t>(count, compression.ElementsAt(
@@ -238,6 +240,48 @@ bool GradientCompressor::AddUp(Tensor* tensor, size_t offset, size_t count,
   return false;
 }
 
+bool GradientCompressor::AddUpMoment(Tensor* tensor, size_t offset,
+                                     absl::Span<const float> first,
+                                     const float* g, uint64_t samples) {
+  const float beta1 = options_.momentum;
+  const float of_gradient = (1 - beta1) * scale_;
+  // Gradients are of the summed loss, moments of the mean.
+  const float of_moment = beta1 * static_cast<float>(samples);
+  const float ratio = ratio_;
+  float* const r = tensor->residual.data() + offset;
+  const float* const m = first.data();
+  const auto sum = [&](size_t i) {
+    return (of_moment * m[i] + of_gradient * g[i]) + r[i] * ratio;
+  };
+  if (!AllSumsFinite(first.size(), sum)) {
+    Multiply(ratio, r, first.size());
+    return false;
+  }
+  for (size_t i = 0; i < first.size(); ++i) r[i] = sum(i);
+  return true;
+}
+
+void GradientCompressor::CompressMoment(Tensor* tensor,
+                                        absl::Span<const float> gradient,
+                                        uint64_t samples) {
+  const bool sends_moments = options_.compression.SendsMoments(clock_);
+  const uint32_t group = options_.compression.block_elements;
+  for (const uint32_t id : tensor->blocks) {
+    const auto offset = static_cast<size_t>(blocks_[id].offset);
+    const auto count = static_cast<size_t>(blocks_[id].count);
+    const float* const of = gradient.data() + offset;
+    if (sends_moments &&
+        (options_.moment == nullptr
+             ? AddUp(tensor, offset, count, of)
+             : AddUpMoment(tensor, offset, options_.moment(id), of, samples))) {
+      EncodeSigns(tensor->residual.data() + offset, count, group,
+                  &encoded_[id]);
+    } else {
+      EncodeWhole(of, count, &encoded_[id]);
+    }
+  }
+}
+
 void GradientCompressor::Compress(uint32_t index,
                                   absl::Span<const float> gradient,
                                   uint64_t samples) {
@@ -274,6 +318,9 @@ void GradientCompressor::Compress(uint32_t index,
   if (sends_all_) return AddWhole(&tensor, gradient);
   if (options_.compression.has_residuals()) keeps_some_ = true;
   if (options_.compression.sparse()) return CompressLargest(&tensor, gradient);
+  if (options_.compression.kind == Kind::kOneBitAdam) {
+    return CompressMoment(&tensor, gradient, samples);
+  }
   const uint64_t seed = SeedFor(SeedFor(SeedFor(options_.seed, options_.rank),
                                         static_cast<uint64_t>(clock_)),
                                 index);

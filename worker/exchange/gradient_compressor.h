@@ -2,6 +2,7 @@
 #define SYNCLINE_WORKER_EXCHANGE_GRADIENT_COMPRESSOR_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,10 @@ namespace syncline::worker {
 //              tensor; u and v become 0 where they were sent (momentum factor
 //              masking). Source: Lin et al. 2018, "Deep Gradient Compression"
 //   kTernGrad  sent = g by chance, unbiased; nothing is kept
+//   kOneBitAdam  up to warmup_clocks: sent = g, whole; then, with Adam's first
+//              moment m before the step: sent = signs(b1 * m + (1 - b1) * g +
+//              r), r = b1 * m + (1 - b1) * g + r - sent. Source: Tang et al.
+//              2021, "1-bit Adam"
 //
 // Gradients are of the summed loss. A residual is of the samples of its step: a
 // step of another number of samples takes it in proportion, as their means
@@ -52,7 +57,10 @@ class GradientCompressor {
     GradientCompression compression;
     uint64_t seed = 0;
     uint32_t rank = 0;
-    float momentum = 0;  // kDgc
+    float momentum = 0;  // kDgc; kOneBitAdam: Adam's beta1
+    // kOneBitAdam: the first moment of a block, by id, before the step; of the
+    // mean gradient. Null: what is compressed is a moment already.
+    std::function<absl::Span<const float>(uint32_t block)> moment = nullptr;
     bool may_be_undone = false;
     // A gradient that is not finite is sent and does not end the job: any
     // number of blocks may stay whole. For StateBytes alone.
@@ -141,6 +149,12 @@ class GradientCompressor {
   // whole.
   bool AddUp(Tensor* tensor, size_t offset, size_t count,
              const float* gradient);
+  // The same of the moment that the gradient, over `samples`, makes of `first`.
+  bool AddUpMoment(Tensor* tensor, size_t offset, absl::Span<const float> first,
+                   const float* gradient, uint64_t samples);
+  // Of kOneBitAdam.
+  void CompressMoment(Tensor* tensor, absl::Span<const float> gradient,
+                      uint64_t samples);
   void CompressLargest(Tensor* tensor, absl::Span<const float> gradient);
   static bool KeepsMomentum(const Options& options) {
     return options.compression.kind == GradientCompression::Kind::kDgc &&

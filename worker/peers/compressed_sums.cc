@@ -28,12 +28,16 @@ std::vector<Block> OwnBlocks(const BlockMap& map, uint32_t rank) {
 
 GradientCompressor::Options OptionsOf(const GradientCompressor::Options& of_job,
                                       const BlockMap& map, uint32_t rank) {
+  using Kind = GradientCompression::Kind;
   GradientCompressor::Options options = of_job;
-  options.compression = {.kind = GradientCompression::Kind::kInt8};
-  if (of_job.compression.any() && !of_job.compression.sparse()) {
-    options.compression.block_elements = of_job.compression.block_elements;
+  if (of_job.compression.kind != Kind::kOneBitAdam) {
+    options.compression = {.kind = Kind::kInt8};
+    if (of_job.compression.any() && !of_job.compression.sparse()) {
+      options.compression.block_elements = of_job.compression.block_elements;
+    }
   }
   options.momentum = 0;
+  options.moment = nullptr;
   options.running_means.clear();
   for (const Block& block : map.blocks()) {
     if (block.shard != rank) continue;

@@ -14,7 +14,7 @@
 namespace syncline::worker {
 
 // The sums of gradients on their way back to all ranks (ALL_REDUCE, HYBRID) in
-// 8 bits an element. Their owner adds what the sums before have lost, and
+// 8 bits an element, those of 1-bit Adam in signs. Their owner adds what the sums before have lost, and
 // applies what it sends, so all ranks have the same values. With compressed
 // gradients that is compression with error feedback on both ways. Source: Tang
 // et al. 2019, "DoubleSqueeze".

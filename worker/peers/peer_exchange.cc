@@ -222,9 +222,16 @@ PeerExchange::PeerExchange(Options options, BlockMap map,
   if (options_.compression.compressor.compression.any()) {
     SYNCLINE_CHECK(options_.compression.clip_norm == 0 ||
                    !options_.frees_gradients);
+    CompressedGradients::Options options = options_.compression;
+    if (options.compressor.compression.kind ==
+        GradientCompression::Kind::kOneBitAdam) {
+      SYNCLINE_CHECK(options_.replicates);
+      options.compressor.moment = [this](uint32_t block) {
+        return reduction_.updater().array(reduction_.local(block), 1);
+      };
+    }
     compressed_ = std::make_unique<CompressedGradients>(
-        options_.compression, &reduction_.map(), reduction_.buckets(),
-        &tensors_);
+        std::move(options), &reduction_.map(), reduction_.buckets(), &tensors_);
     if (options_.compression.compressor.compression.values) CompressSums();
   }
   MakeMessages();

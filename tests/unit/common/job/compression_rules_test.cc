@@ -43,6 +43,9 @@ TEST(CompressionRulesTest, TakesWhatIsBuilt) {
         "INT8 }",
         "strategy: ALL_REDUCE resources { workers: 2 } compression { kind: "
         "TOP_K values: true }",
+        "strategy: ALL_REDUCE resources { workers: 2 } optimizer { kind: "
+        "ADAMW weight_decay: 0.1 } compression { kind: ONE_BIT_ADAM "
+        "warmup_clocks: 1 block_elements: 64 }",
         "strategy: SHARDED sharding { stage: 3 } resources { workers: 2 } "
         "compression { kind: DGC }",
         "strategy: SHARDED resources { workers: 2 } optimizer { clip_norm: 1 } "
@@ -58,8 +61,30 @@ TEST(CompressionRulesTest, RefusesByName) {
     const char* what;
   } kCases[] = {
       {"compression {}", "compression.kind: ", "is required"},
-      {"compression { kind: ONE_BIT_ADAM }",
-       "compression.kind: ", "ONE_BIT_ADAM is not built yet"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM }",
+       "compression.kind: ",
+       "for ALL_REDUCE, where every worker has the "
+       "moments, not PARAMETER_SERVER"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM }",
+       "compression.warmup_clocks: ", "is required for ONE_BIT_ADAM"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: LAMB }",
+       "compression.kind: ", "for ADAM and ADAMW only, not LAMB"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM "
+       "weight_decay: 0.1 }",
+       "optimizer.weight_decay: ", "use ADAMW"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM } "
+       "non_finite: SKIP_STEP",
+       "compression.kind: ", "non_finite FAIL_JOB only"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM } "
+       "precision: FLOAT16",
+       "compression.kind: ", "with FLOAT16 by loss_scale.fixed"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM clip_norm: 1 "
+       "}",
+       "optimizer.clip_norm: ", "does not go with compression ONE_BIT_ADAM"},
+      {"strategy: ALL_REDUCE resources { workers: 2 } optimizer { kind: ADAM } "
+       "compression { kind: ONE_BIT_ADAM warmup_clocks: 5 } regimes { when { "
+       "clock: 9 } then { compression: NONE } }",
+       "regimes[0].then.compression: ", "cannot change from it"},
       {"compression { kind: TOP_K fraction: 1 }",
        "compression.fraction: ", "1 is outside (0, 1)"},
       {"compression { kind: DGC fraction: -0.5 }",
@@ -73,7 +98,7 @@ TEST(CompressionRulesTest, RefusesByName) {
       {"compression { kind: TOP_K block_elements: 64 }",
        "compression.block_elements: ", "has no meaning for TOP_K"},
       {"compression { kind: TOP_K warmup_clocks: 5 }",
-       "compression.warmup_clocks: ", "only for DGC"},
+       "compression.warmup_clocks: ", "only for DGC, ONE_BIT_ADAM"},
       {"compression { kind: INT8 values: true }",
        "compression.values: ", "not built yet for PARAMETER_SERVER"},
       {"compression { kind: INT8 values: true } strategy: SHARDED "
@@ -117,6 +142,8 @@ TEST(CompressionRulesTest, FillsDefaults) {
   EXPECT_EQ(
       of("compression { kind: INT8 block_elements: 64 }").block_elements(),
       64u);
+  EXPECT_TRUE(of("compression { kind: ONE_BIT_ADAM }").values());
+  EXPECT_EQ(of("compression { kind: ONE_BIT_ADAM }").block_elements(), 256u);
   EXPECT_FALSE(WithDefaults(JobFromText(kSmallJob, "")).has_compression());
 }
 

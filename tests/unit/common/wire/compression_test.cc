@@ -107,6 +107,36 @@ TEST(CompressionTest, Int8AndItsResidualAddUp) {
   }
 }
 
+TEST(CompressionTest, SignsAndTheirResidualAddUp) {
+  for (const size_t count : kSizes) {
+    for (const uint32_t group : {32u, 256u, 65'536u}) {
+      const std::vector<float> values = RandomValues(count, group + count);
+      std::vector<float> residual = values;
+      std::string bytes;
+      EncodeSigns(residual.data(), count, group, &bytes);
+      const std::vector<float> decoded = Decode(bytes, count);
+      for (size_t first = 0; first < count; first += group) {
+        const size_t end = std::min<size_t>(first + group, count);
+        double magnitude = 0;
+        for (size_t i = first; i < end; ++i) magnitude += std::abs(values[i]);
+        magnitude /= static_cast<double>(end - first);
+        for (size_t i = first; i < end; ++i) {
+          ASSERT_NEAR(decoded[i], std::copysign(magnitude, values[i]), 1e-5);
+          ASSERT_NEAR(decoded[i] + residual[i], values[i], 1e-6) << i;
+        }
+      }
+      EXPECT_LE(bytes.size(),
+                (count + 7) / 8 + 4 * ((count + group - 1) / group) + 11);
+    }
+  }
+  // Of zeros nothing is left, and none is made.
+  std::vector<float> zeros(40);
+  std::string bytes;
+  EncodeSigns(zeros.data(), zeros.size(), 32, &bytes);
+  EXPECT_THAT(zeros, Each(0.0f));
+  EXPECT_THAT(Decode(bytes, zeros.size()), Each(0.0f));
+}
+
 TEST(CompressionTest, Int8TakesEveryFiniteScale) {
   const float huge = std::numeric_limits<float>::max();
   for (const float largest : {huge, 1e-29f, 1e-31f, 1e-40f, 0.0f}) {
@@ -205,21 +235,22 @@ TEST(CompressionTest, TheSameSeedGivesTheSameBytes) {
 
 std::vector<std::string> EveryEncoding(size_t count) {
   std::vector<float> values = RandomValues(count, 3);
-  std::vector<std::string> all(5);
+  std::vector<std::string> all(6);
   std::vector<uint32_t> chosen;
   EncodeWhole(values.data(), count, &all[0]);
   EncodeTernary(values.data(), count, 32, 1, &all[1]);
   all[2] = Largest(&values, count / 2, &chosen);   // bitmap
   all[3] = Largest(&values, count / 50, &chosen);  // deltas
   EncodeInt8(values.data(), count, 32, &all[4]);
+  EncodeSigns(values.data(), count, 32, &all[5]);
   return all;
 }
 
 TEST(CompressionTest, EncodingsAreThoseOfTheLayout) {
   const std::vector<std::string> all = EveryEncoding(1000);
   const BlockEncoding expected[] = {
-      BlockEncoding::kWhole, BlockEncoding::kTernary, BlockEncoding::kBitmap,
-      BlockEncoding::kDeltas, BlockEncoding::kInt8};
+      BlockEncoding::kWhole,  BlockEncoding::kTernary, BlockEncoding::kBitmap,
+      BlockEncoding::kDeltas, BlockEncoding::kInt8,    BlockEncoding::kSigns};
   for (size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(CompressedBlock::Parse(all[i], 1000)->encoding(), expected[i]);
     // Another number of elements, or of bytes, is refused.

@@ -61,10 +61,17 @@ struct Reference {
         break;
       case OptimizerKind::kAdam:
       case OptimizerKind::kAdamW:
-        a = p.beta1 * a + (1 - double{p.beta1}) * g;
-        b = p.beta2 * b + (1 - double{p.beta2}) * g * g;
-        value -= rate * (a / (1 - std::pow(p.beta1, s.t))) /
-                 (std::sqrt(b / (1 - std::pow(p.beta2, s.t))) + p.epsilon);
+        if (s.frozen_t > 0) {
+          a = g;
+        } else {
+          a = p.beta1 * a + (1 - double{p.beta1}) * g;
+          b = p.beta2 * b + (1 - double{p.beta2}) * g * g;
+        }
+        value -=
+            rate * (a / (1 - std::pow(p.beta1, s.t))) /
+            (std::sqrt(b / (1 - std::pow(p.beta2,
+                                         s.frozen_t > 0 ? s.frozen_t : s.t))) +
+             p.epsilon);
         break;
       case OptimizerKind::kRmsProp: {
         a = p.decay * a + (1 - double{p.decay}) * g * g;
@@ -158,7 +165,8 @@ std::string NameOf(const OptimizerParams& params) {
                       " momentum=", params.momentum);
 }
 
-void ExpectFollowsReference(const OptimizerParams& params) {
+void ExpectFollowsReference(const OptimizerParams& params,
+                            int64_t frozen_t = 0) {
   SCOPED_TRACE(NameOf(params));
   constexpr size_t kCount = 37;  // not a multiple of any vector
   Random random(7);
@@ -171,8 +179,10 @@ void ExpectFollowsReference(const OptimizerParams& params) {
   }
   for (int t = 1; t <= 50; ++t) {
     const std::vector<float> gradient = RandomFloats(&random, kCount);
-    const OptimizerStep step = {
-        .learning_rate = 0.05f, .gradient_scale = 0.25f, .t = t};
+    const OptimizerStep step = {.learning_rate = 0.05f,
+                                .gradient_scale = 0.25f,
+                                .t = t,
+                                .frozen_t = t > frozen_t ? frozen_t : 0};
     state.Apply(params, step, gradient, 0, kCount);
     for (size_t i = 0; i < kCount; ++i) {
       references[i].Step(params, step, gradient[i]);
@@ -184,6 +194,24 @@ void ExpectFollowsReference(const OptimizerParams& params) {
 
 TEST(OptimizerTest, FollowsTheReference) {
   for (const OptimizerParams& params : All()) ExpectFollowsReference(params);
+}
+
+// 1-bit Adam behind its warm-up.
+TEST(OptimizerTest, AdamTakesAMomentThatIsGiven) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    OptimizerParams params = Params(kind);
+    if (kind == OptimizerKind::kAdamW) params.weight_decay = 0.1f;
+    ExpectFollowsReference(params, /*frozen_t=*/20);
+  }
+  State state(Params(OptimizerKind::kAdam), 3);
+  state.slots[1] = {1, 4, 9};
+  state.Apply(
+      Params(OptimizerKind::kAdam),
+      {.learning_rate = 1, .gradient_scale = 0.5f, .t = 9, .frozen_t = 4},
+      {2, 4, 6}, 0, 3);
+  EXPECT_EQ(state.slots[0], (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(state.slots[1], (std::vector<float>{1, 4, 9})) << "it changed";
 }
 
 TEST(OptimizerTest, FollowsTheReferenceWithWeightDecay) {

@@ -161,6 +161,55 @@ TEST(GradientCompressorTest, DgcFollowsThePaper) {
   }
 }
 
+// Tang et al. 2021, algorithm 1, at a worker, element by element.
+TEST(GradientCompressorTest, OneBitAdamFollowsThePaper) {
+  constexpr float kBeta = 0.9f;
+  constexpr uint64_t kSamples = 32;
+  GradientCompressor::Options options = OptionsOf(Kind::kOneBitAdam);
+  options.compression.warmup_clocks = 2;
+  options.compression.block_elements = 32;
+  options.momentum = kBeta;
+  const BlockMap map = MapFor(1);
+  const Gradients moments = RandomGradients(99);
+  options.moment = [&](uint32_t block) {
+    const Block& of = map.blocks()[block];
+    return absl::MakeConstSpan(moments[of.tensor])
+        .subspan(static_cast<size_t>(of.offset), static_cast<size_t>(of.count));
+  };
+  Rank rank(options);
+  for (int64_t clock = 0; clock < 2; ++clock) {
+    const Gradients gradients = RandomGradients(clock);
+    EXPECT_EQ(rank.Step(clock, gradients, kSamples), gradients);
+  }
+  EXPECT_THAT(rank.Residuals(), Each(0.0f));
+  Gradients kept = RandomGradients(0);
+  for (auto& of : kept) std::fill(of.begin(), of.end(), 0.0f);
+  for (int64_t clock = 2; clock < 6; ++clock) {
+    const Gradients gradients = RandomGradients(clock);
+    const Gradients sent = rank.Step(clock, gradients, kSamples);
+    EXPECT_EQ(sent[kMean], gradients[kMean]);
+    for (uint32_t t = 0; t < kMean; ++t) {
+      const auto residual = rank.compressor().residual(t);
+      for (size_t i = 0; i < sent[t].size(); ++i) {
+        const float moment = kBeta * kSamples * moments[t][i] +
+                             (1 - kBeta) * gradients[t][i] + kept[t][i];
+        ASSERT_NEAR(sent[t][i] + residual[i], moment, 1e-4);
+        ASSERT_GE(sent[t][i] * moment, 0) << "its sign";
+        kept[t][i] = residual[i];
+      }
+    }
+  }
+  // Sums are moments already.
+  options.moment = nullptr;
+  Rank sums(options);
+  const Gradients gradients = RandomGradients(7);
+  const Gradients sent = sums.Step(2, gradients, kSamples);
+  for (size_t i = 0; i < sent[3].size(); ++i) {
+    ASSERT_NEAR(sent[3][i] + sums.compressor().residual(3)[i], gradients[3][i],
+                1e-5);
+  }
+}
+
 TEST(GradientCompressorTest, BitsDependOnSeedRankAndClockAlone) {
   for (const Kind kind :
        {Kind::kInt8, Kind::kTopK, Kind::kDgc, Kind::kTernGrad}) {
@@ -441,8 +490,8 @@ TEST(GradientCompressorTest, MemoryIsWhatThePlanSays) {
             3 * kResiduals);
   EXPECT_LT(bytes(OptionsOf(Kind::kTernGrad, /*may_be_undone=*/true)),
             kResiduals);
-  for (const Kind kind :
-       {Kind::kInt8, Kind::kTopK, Kind::kDgc, Kind::kTernGrad}) {
+  for (const Kind kind : {Kind::kInt8, Kind::kTopK, Kind::kDgc, Kind::kTernGrad,
+                          Kind::kOneBitAdam}) {
     for (const bool is_finite : {true, false}) {
       GradientCompressor::Options options = OptionsOf(kind);
       options.sends_non_finite = !is_finite;
