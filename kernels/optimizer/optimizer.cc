@@ -1,6 +1,5 @@
 #include "kernels/optimizer/optimizer.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "common/base/check.h"
@@ -143,26 +142,23 @@ void ApplyFtrl(const OptimizerParams& params, const OptimizerStep& step,
   Ftrl(params, step, any, gradient, value, squares, linear, count);
 }
 
-// Adam's step by a first moment that is given.
+// Adam's step by a first moment that is given over the second one's root.
 void ApplyMoment(const OptimizerParams& params, const OptimizerStep& step,
                  const float* __restrict moment, float* __restrict value,
                  float* __restrict first, const float* __restrict second,
                  size_t count) {
+  const FrozenAdam adam(params, step.frozen_t);
   const float scale = step.gradient_scale;
   const float shrink = params.kind == OptimizerKind::kAdamW
                            ? step.learning_rate * params.weight_decay
                            : 0;
-  const float epsilon = params.epsilon;
   const auto rate = static_cast<float>(step.learning_rate /
                                        AdamCorrectionAt(params, step.t).first);
-  const int64_t frozen = std::min(step.t, step.frozen_t);
-  const auto root_scale =
-      static_cast<float>(1 / AdamCorrectionAt(params, frozen).second_root);
   for (size_t i = 0; i < count; ++i) {
-    const float m = moment[i] * scale;
-    first[i] = m;
+    const float over_root = moment[i] * scale;
+    first[i] = over_root * adam.Root(second[i]);
     const float kept = value[i] - shrink * value[i];
-    value[i] = kept - rate * m / (std::sqrt(second[i]) * root_scale + epsilon);
+    value[i] = kept - rate * over_root;
   }
 }
 
@@ -226,6 +222,13 @@ void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
   }
   SYNCLINE_CHECK(false && "not one pass over a dense tensor");
 }
+
+FrozenAdam::FrozenAdam(const OptimizerParams& params, int64_t frozen_t)
+    : beta1(params.beta1),
+      root_scale(static_cast<float>(
+          1 / AdamCorrectionAt(params, frozen_t).second_root)),
+      epsilon(params.epsilon),
+      most(static_cast<float>(1 / std::sqrt(1 - double{params.beta2}))) {}
 
 AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t) {
   const double updates = static_cast<double>(t);

@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_KERNELS_OPTIMIZER_OPTIMIZER_H_
 #define SYNCLINE_KERNELS_OPTIMIZER_OPTIMIZER_H_
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -46,8 +47,9 @@ struct OptimizerStep {
   float gradient_scale = 1;
   // kAdam, kAdamW, kLamb: which update of these elements this is, from 1.
   int64_t t = 1;
-  // kAdam, kAdamW: not 0: the gradient is the first moment itself, and the
-  // second moment stays as that update has left it (1-bit Adam).
+  // kAdam, kAdamW: not 0: the second moment stays as that update has left it,
+  // and the gradient is the first moment over its root (1-bit Adam,
+  // FrozenAdam).
   int64_t frozen_t = 0;
 };
 
@@ -73,8 +75,8 @@ float InitialSlotValue(const OptimizerParams& params, int slot);
 //   kAdam      m = b1 * m + (1 - b1) * g  s = b2 * s + (1 - b2) * g^2
 //              value -= lr * (m / (1 - b1^t)) / (sqrt(s / (1 - b2^t)) + eps)
 //   kAdamW     as kAdam after             value -= lr * decay * value
-//   frozen_t   m = gradient * scale, and s is not written; the powers are
-//              1 - b1^t and 1 - b2^min(t, frozen_t)
+//   frozen_t   u = gradient * scale          m = u * root(s)
+//              value -= lr * u / (1 - b1^t)  with root of FrozenAdam
 //   kRmsProp   s = d * s + (1 - d) * g^2  u = g / (sqrt(s) + eps)
 //              centered: m = d * m + (1 - d) * g, and s - m^2 for s in u
 //              momentum: v = mu * v + u, and v for u
@@ -108,6 +110,23 @@ struct AdamCorrection {
 };
 AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t);
 
+// Adam whose second moment is that of update `frozen_t`, for 1-bit Adam: first
+// moments are sent over its root, by which they are all of about the same size.
+struct FrozenAdam {
+  FrozenAdam(const OptimizerParams& params, int64_t frozen_t);
+  // sqrt(s / (1 - b2^frozen_t)) + eps.
+  float Root(float second) const;
+  // The first moment that the mean gradient makes of `first`, over `root`. A
+  // gradient counts as 1 / sqrt(1 - b2) roots at most: were it in the second
+  // moment, as Adam has it, it would count as no more.
+  float NextOverRoot(float first, float mean, float root) const;
+
+  float beta1 = 0;
+  float root_scale = 0;
+  float epsilon = 0;
+  float most = 0;  // roots
+};
+
 // ApplyOptimizer of kAdam and kAdamW for callers that keep step.t's correction.
 void ApplyAdam(const OptimizerParams& params, const OptimizerStep& step,
                const AdamCorrection& correction, const float* gradient,
@@ -125,6 +144,19 @@ void AverageIn(float momentum, float scale, const float* sum, float* value,
 
 // sum[i] += addend[i].
 void AddTo(const float* addend, float* sum, size_t count);
+
+inline float FrozenAdam::Root(float second) const {
+  return std::sqrt(second) * root_scale + epsilon;
+}
+
+inline float FrozenAdam::NextOverRoot(float first, float mean,
+                                      float root) const {
+  const float limit = most * root;
+  // Comparisons with NaN are false, so NaN passes through both.
+  const float above = mean < -limit ? -limit : mean;
+  const float clipped = above > limit ? limit : above;
+  return (beta1 * first + (1 - beta1) * clipped) / root;
+}
 
 }  // namespace syncline
 

@@ -241,24 +241,26 @@ bool GradientCompressor::AddUp(Tensor* tensor, size_t offset, size_t count,
 }
 
 bool GradientCompressor::AddUpMoment(Tensor* tensor, size_t offset,
-                                     absl::Span<const float> first,
-                                     const float* g, uint64_t samples) {
-  const float beta1 = options_.momentum;
-  const float of_gradient = (1 - beta1) * scale_;
-  // Gradients are of the summed loss, moments of the mean.
-  const float of_moment = beta1 * static_cast<float>(samples);
+                                     const AdamMoments& moments, const float* g,
+                                     uint64_t samples) {
+  const FrozenAdam adam(
+      options_.adam, static_cast<int64_t>(options_.compression.warmup_clocks));
+  const auto of = static_cast<float>(samples);
+  const float to_mean = scale_ / of;
   const float ratio = ratio_;
   float* const r = tensor->residual.data() + offset;
-  const float* const m = first.data();
-  const auto sum = [&](size_t i) {
-    return (of_moment * m[i] + of_gradient * g[i]) + r[i] * ratio;
-  };
-  if (!AllSumsFinite(first.size(), sum)) {
-    Multiply(ratio, r, first.size());
-    return false;
+  const float* const first = moments.first.data();
+  const float* const second = moments.second.data();
+  const size_t count = moments.first.size();
+  uint32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const float u =
+        adam.NextOverRoot(first[i], g[i] * to_mean, adam.Root(second[i]));
+    r[i] = u * of + r[i] * ratio;
+    largest = std::max(largest, Magnitude(r[i]));
   }
-  for (size_t i = 0; i < first.size(); ++i) r[i] = sum(i);
-  return true;
+  // Else the job fails, and no residual is needed any more.
+  return largest < kInfinityBits;
 }
 
 void GradientCompressor::CompressMoment(Tensor* tensor,
@@ -271,9 +273,10 @@ void GradientCompressor::CompressMoment(Tensor* tensor,
     const auto count = static_cast<size_t>(blocks_[id].count);
     const float* const of = gradient.data() + offset;
     if (sends_moments &&
-        (options_.moment == nullptr
+        (options_.moments == nullptr
              ? AddUp(tensor, offset, count, of)
-             : AddUpMoment(tensor, offset, options_.moment(id), of, samples))) {
+             : AddUpMoment(tensor, offset, options_.moments(id), of,
+                           samples))) {
       EncodeSigns(tensor->residual.data() + offset, count, group,
                   &encoded_[id]);
     } else {

@@ -13,8 +13,15 @@
 #include "common/regime/gradient_compression.h"
 #include "common/wire/block_map.h"
 #include "common/wire/compression.h"
+#include "kernels/optimizer/optimizer.h"
 
 namespace syncline::worker {
+
+// The state of Adam for some elements.
+struct AdamMoments {
+  absl::Span<const float> first;
+  absl::Span<const float> second;
+};
 
 // Compresses one rank's dense gradients, or sums that it sends back, step by
 // step, and keeps what was lost for the next one (error feedback). A function
@@ -27,10 +34,10 @@ namespace syncline::worker {
 //              tensor; u and v become 0 where they were sent (momentum factor
 //              masking). Source: Lin et al. 2018, "Deep Gradient Compression"
 //   kTernGrad  sent = g by chance, unbiased; nothing is kept
-//   kOneBitAdam  up to warmup_clocks: sent = g, whole; then, with Adam's first
-//              moment m before the step: sent = signs(b1 * m + (1 - b1) * g +
-//              r), r = b1 * m + (1 - b1) * g + r - sent. Source: Tang et al.
-//              2021, "1-bit Adam"
+//   kOneBitAdam  up to warmup_clocks: sent = g, whole. Then u is the first
+//              moment that Adam makes of g, over the root of its second moment
+//              (FrozenAdam): sent = signs(u + r), r = u + r - sent. Source:
+//              Tang et al. 2021, "1-bit Adam", which sends the moment itself
 //
 // Gradients are of the summed loss. A residual is of the samples of its step: a
 // step of another number of samples takes it in proportion, as their means
@@ -57,10 +64,11 @@ class GradientCompressor {
     GradientCompression compression;
     uint64_t seed = 0;
     uint32_t rank = 0;
-    float momentum = 0;  // kDgc; kOneBitAdam: Adam's beta1
-    // kOneBitAdam: the first moment of a block, by id, before the step; of the
-    // mean gradient. Null: what is compressed is a moment already.
-    std::function<absl::Span<const float>(uint32_t block)> moment = nullptr;
+    float momentum = 0;         // kDgc
+    OptimizerParams adam = {};  // kOneBitAdam
+    // Likewise: the moments of a block, by id, before the step, of the mean
+    // gradient. Null: what is compressed are sums of u.
+    std::function<AdamMoments(uint32_t block)> moments = nullptr;
     bool may_be_undone = false;
     // A gradient that is not finite is sent and does not end the job: any
     // number of blocks may stay whole. For StateBytes alone.
@@ -149,8 +157,8 @@ class GradientCompressor {
   // whole.
   bool AddUp(Tensor* tensor, size_t offset, size_t count,
              const float* gradient);
-  // The same of the moment that the gradient, over `samples`, makes of `first`.
-  bool AddUpMoment(Tensor* tensor, size_t offset, absl::Span<const float> first,
+  // The same of u, times `samples`, of which the gradient is.
+  bool AddUpMoment(Tensor* tensor, size_t offset, const AdamMoments& moments,
                    const float* gradient, uint64_t samples);
   // Of kOneBitAdam.
   void CompressMoment(Tensor* tensor, absl::Span<const float> gradient,

@@ -48,9 +48,6 @@ GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
       spec.optimizer().kind() == OptimizerSpec::MOMENTUM) {
     options.momentum = spec.optimizer().momentum();
   }
-  if (options.compression.kind == GradientCompression::Kind::kOneBitAdam) {
-    options.momentum = spec.optimizer().beta1();
-  }
   // In the other modes a rank leaves a step out before it sends any of it.
   options.may_be_undone =
       regimes.AnySync() && GradientPolicyOf(spec) == OnNonFinite::kSkipStep;

@@ -37,7 +37,7 @@ GradientCompressor::Options OptionsOf(const GradientCompressor::Options& of_job,
     }
   }
   options.momentum = 0;
-  options.moment = nullptr;
+  options.moments = nullptr;
   options.running_means.clear();
   for (const Block& block : map.blocks()) {
     if (block.shard != rank) continue;

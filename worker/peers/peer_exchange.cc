@@ -226,8 +226,11 @@ PeerExchange::PeerExchange(Options options, BlockMap map,
     if (options.compressor.compression.kind ==
         GradientCompression::Kind::kOneBitAdam) {
       SYNCLINE_CHECK(options_.replicates);
-      options.compressor.moment = [this](uint32_t block) {
-        return reduction_.updater().array(reduction_.local(block), 1);
+      options.compressor.adam = options_.update.optimizer;
+      options.compressor.moments = [this](uint32_t block) {
+        const DenseUpdater& updater = reduction_.updater();
+        const uint32_t local = reduction_.local(block);
+        return AdamMoments{updater.array(local, 1), updater.array(local, 2)};
       };
     }
     compressed_ = std::make_unique<CompressedGradients>(

@@ -62,16 +62,16 @@ struct Reference {
       case OptimizerKind::kAdam:
       case OptimizerKind::kAdamW:
         if (s.frozen_t > 0) {
-          a = g;
-        } else {
-          a = p.beta1 * a + (1 - double{p.beta1}) * g;
-          b = p.beta2 * b + (1 - double{p.beta2}) * g * g;
+          const double root =
+              std::sqrt(b / (1 - std::pow(p.beta2, s.frozen_t))) + p.epsilon;
+          a = g * root;
+          value -= rate * g / (1 - std::pow(p.beta1, s.t));
+          break;
         }
-        value -=
-            rate * (a / (1 - std::pow(p.beta1, s.t))) /
-            (std::sqrt(b / (1 - std::pow(p.beta2,
-                                         s.frozen_t > 0 ? s.frozen_t : s.t))) +
-             p.epsilon);
+        a = p.beta1 * a + (1 - double{p.beta1}) * g;
+        b = p.beta2 * b + (1 - double{p.beta2}) * g * g;
+        value -= rate * (a / (1 - std::pow(p.beta1, s.t))) /
+                 (std::sqrt(b / (1 - std::pow(p.beta2, s.t))) + p.epsilon);
         break;
       case OptimizerKind::kRmsProp: {
         a = p.decay * a + (1 - double{p.decay}) * g * g;
@@ -204,14 +204,34 @@ TEST(OptimizerTest, AdamTakesAMomentThatIsGiven) {
     if (kind == OptimizerKind::kAdamW) params.weight_decay = 0.1f;
     ExpectFollowsReference(params, /*frozen_t=*/20);
   }
-  State state(Params(OptimizerKind::kAdam), 3);
+  OptimizerParams params = Params(OptimizerKind::kAdam);
+  params.beta2 = 0.75f;
+  params.epsilon = 0;
+  State state(params, 3);
   state.slots[1] = {1, 4, 9};
   state.Apply(
-      Params(OptimizerKind::kAdam),
-      {.learning_rate = 1, .gradient_scale = 0.5f, .t = 9, .frozen_t = 4},
+      params,
+      {.learning_rate = 1, .gradient_scale = 0.5f, .t = 9, .frozen_t = 1},
       {2, 4, 6}, 0, 3);
-  EXPECT_EQ(state.slots[0], (std::vector<float>{1, 2, 3}));
+  // Roots are 2, 4 and 6.
+  EXPECT_EQ(state.slots[0], (std::vector<float>{2, 8, 18}));
   EXPECT_EQ(state.slots[1], (std::vector<float>{1, 4, 9})) << "it changed";
+}
+
+// What a worker sends of 1-bit Adam.
+TEST(OptimizerTest, AGradientCountsNoMoreThanInAdam) {
+  OptimizerParams params = Params(OptimizerKind::kAdam);
+  params.beta1 = 0.5f;
+  params.beta2 = 0.75f;
+  params.epsilon = 0.125f;
+  const FrozenAdam adam(params, 1);
+  EXPECT_EQ(adam.Root(4), 4 + 0.125f);
+  EXPECT_EQ(adam.Root(0), 0.125f);
+  EXPECT_EQ(adam.NextOverRoot(3, 1, 4), 0.5f);
+  EXPECT_EQ(adam.NextOverRoot(0, 7, 4), 0.875f);
+  EXPECT_EQ(adam.NextOverRoot(0, 1e6, 4), 1) << "two roots at most";
+  EXPECT_EQ(adam.NextOverRoot(0, -1e6, 4), -1);
+  EXPECT_TRUE(std::isnan(adam.NextOverRoot(0, std::nanf(""), 4)));
 }
 
 TEST(OptimizerTest, FollowsTheReferenceWithWeightDecay) {

@@ -161,20 +161,29 @@ TEST(GradientCompressorTest, DgcFollowsThePaper) {
   }
 }
 
-// Tang et al. 2021, algorithm 1, at a worker, element by element.
-TEST(GradientCompressorTest, OneBitAdamFollowsThePaper) {
-  constexpr float kBeta = 0.9f;
+// Element by element.
+TEST(GradientCompressorTest, OneBitAdamSendsMomentsOverTheirRoot) {
+  constexpr float kBeta1 = 0.9f;
   constexpr uint64_t kSamples = 32;
   GradientCompressor::Options options = OptionsOf(Kind::kOneBitAdam);
   options.compression.warmup_clocks = 2;
   options.compression.block_elements = 32;
-  options.momentum = kBeta;
+  options.adam.kind = OptimizerKind::kAdam;
+  options.adam.beta1 = kBeta1;
   const BlockMap map = MapFor(1);
-  const Gradients moments = RandomGradients(99);
-  options.moment = [&](uint32_t block) {
+  const Gradients first = RandomGradients(99);
+  Gradients second = RandomGradients(98);
+  for (auto& of : second) {
+    for (float& s : of) s *= s;
+  }
+  options.moments = [&](uint32_t block) {
     const Block& of = map.blocks()[block];
-    return absl::MakeConstSpan(moments[of.tensor])
-        .subspan(static_cast<size_t>(of.offset), static_cast<size_t>(of.count));
+    const auto part = [&](const Gradients& all) {
+      return absl::MakeConstSpan(all[of.tensor])
+          .subspan(static_cast<size_t>(of.offset),
+                   static_cast<size_t>(of.count));
+    };
+    return AdamMoments{part(first), part(second)};
   };
   Rank rank(options);
   for (int64_t clock = 0; clock < 2; ++clock) {
@@ -182,6 +191,7 @@ TEST(GradientCompressorTest, OneBitAdamFollowsThePaper) {
     EXPECT_EQ(rank.Step(clock, gradients, kSamples), gradients);
   }
   EXPECT_THAT(rank.Residuals(), Each(0.0f));
+  const FrozenAdam adam(options.adam, 2);
   Gradients kept = RandomGradients(0);
   for (auto& of : kept) std::fill(of.begin(), of.end(), 0.0f);
   for (int64_t clock = 2; clock < 6; ++clock) {
@@ -191,16 +201,20 @@ TEST(GradientCompressorTest, OneBitAdamFollowsThePaper) {
     for (uint32_t t = 0; t < kMean; ++t) {
       const auto residual = rank.compressor().residual(t);
       for (size_t i = 0; i < sent[t].size(); ++i) {
-        const float moment = kBeta * kSamples * moments[t][i] +
-                             (1 - kBeta) * gradients[t][i] + kept[t][i];
-        ASSERT_NEAR(sent[t][i] + residual[i], moment, 1e-4);
-        ASSERT_GE(sent[t][i] * moment, 0) << "its sign";
+        const double u =
+            adam.NextOverRoot(first[t][i], gradients[t][i] / kSamples,
+                              adam.Root(second[t][i])) *
+                kSamples +
+            kept[t][i];
+        const double most = 1e-5 * (std::abs(u) + std::abs(sent[t][i]) + 1);
+        ASSERT_NEAR(sent[t][i] + residual[i], u, most);
+        ASSERT_GE(sent[t][i] * u, 0) << "its sign";
         kept[t][i] = residual[i];
       }
     }
   }
-  // Sums are moments already.
-  options.moment = nullptr;
+  // Sums are over the root already.
+  options.moments = nullptr;
   Rank sums(options);
   const Gradients gradients = RandomGradients(7);
   const Gradients sent = sums.Step(2, gradients, kSamples);
