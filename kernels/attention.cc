@@ -184,13 +184,10 @@ void Attention::CopyTo(const Scores& wanted, Stage stage, const Head& head,
 int64_t Attention::KeysFor(const Mask& mask, int64_t batch,
                            int64_t query) const {
   int64_t n = std::min(shape_.keys, mask.columns);
-  int64_t past = shape_.past;
   if (mask.keys != nullptr) {
-    const int64_t count = std::clamp<int64_t>(mask.keys[batch], 0, shape_.keys);
-    n = std::min(n, count);
-    past = count - shape_.queries;
+    n = std::min(n, std::clamp<int64_t>(mask.keys[batch], 0, shape_.keys));
   }
-  if (shape_.causal) n = std::min(n, past + query + 1);
+  if (shape_.causal) n = std::min(n, shape_.past + query + 1);
   return std::max<int64_t>(n, 0);
 }
 

@@ -61,9 +61,9 @@ class Attention {
     bool hidden_is_finite() const { return std::isfinite(hidden); }
     int64_t batch = 0, head = 0, row = 0, column = 0;
     int64_t columns = std::numeric_limits<int64_t>::max();  // no key after them
-    // [batch], or null: how many keys there are, where some are padding. Then
-    // with `causal` the queries are of the last of them. A count that is out of
-    // range is the nearest that is not.
+    // [batch], or null: how many keys there are, where some are padding. With
+    // `causal` the first query sees the first key all the same, as ONNX has it.
+    // A count that is out of range is the nearest that is not.
     const int64_t* keys = nullptr;
   };
   // Where scores may be had on their way to the weights.

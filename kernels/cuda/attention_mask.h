@@ -54,16 +54,14 @@ struct DeviceMask {
   SYNCLINE_DEVICE int64_t KeysFor(const RoundScores& r, int64_t sample,
                                   int64_t query) const {
     int64_t n = columns < r.keys ? columns : r.keys;
-    int64_t past = r.past;
     if (counts) {
       int64_t count = keys[sample];
       count = count < 0 ? 0 : count;
       count = count > r.keys ? r.keys : count;
       n = count < n ? count : n;
-      past = count - r.queries;
     }
     if (r.causal) {
-      const int64_t seen_keys = past + query + 1;
+      const int64_t seen_keys = r.past + query + 1;
       n = seen_keys < n ? seen_keys : n;
     }
     return n < 0 ? 0 : n;

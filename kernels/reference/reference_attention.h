@@ -18,6 +18,8 @@ struct AttentionAttributes {
   double softcap = 0;  // 0: none
   bool causal = false;
   std::vector<int64_t> key_counts = {};  // by sample; empty: all keys
+  // A mask of one column is of the first key alone; else it is repeated.
+  bool one_column_ends = false;
 };
 
 // [batch, heads, rows, width] or [batch, rows, heads * width].
@@ -93,14 +95,13 @@ class AttentionCase {
   // i see key j.
   bool Sees(int64_t b, int64_t i, int64_t j) const {
     const bool counted = !a_.key_counts.empty();
-    const int64_t before = counted ? a_.key_counts[b] - q_.rows : past_;
-    return (!a_.causal || j <= before + i) &&
+    return (!a_.causal || j <= past_ + i) &&
            (!counted || j < a_.key_counts[b]) && j < MaskColumns();
   }
   bool HasMask() const { return in_.size() > 3 && !in_[3].values.empty(); }
   int64_t MaskColumns() const {
-    const bool ends =
-        HasMask() && !in_[3].dims.empty() && in_[3].dims.back() > 1;
+    const bool ends = HasMask() && !in_[3].dims.empty() &&
+                      (in_[3].dims.back() > 1 || a_.one_column_ends);
     return ends ? in_[3].dims.back() : keys_;
   }
   T Masked(int64_t b, int64_t h, int64_t i, int64_t j) const {

@@ -172,7 +172,9 @@ absl::StatusOr<TokenFile> TokenFile::Load(const DataFile& data_file,
                                           TokenSource::Format format,
                                           double begin, double end,
                                           const MemoryBudget& memory) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto file, InputFile::Open(data_file));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const auto file,
+      InputFile::Open(data_file, InputFile::Gzip::kByNameAndBytes));
   SYNCLINE_ASSIGN_OR_RETURN(const Layout layout,
                             ReadLayout(file.get(), format));
   SYNCLINE_ASSIGN_OR_RETURN(std::vector<char> bytes,

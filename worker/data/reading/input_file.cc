@@ -235,14 +235,16 @@ absl::StatusOr<FileDescriptor> OpenForReading(const DataFile& file) {
   return fd;
 }
 
-absl::StatusOr<std::unique_ptr<InputFile>> InputFile::Open(
-    const DataFile& file) {
+absl::StatusOr<std::unique_ptr<InputFile>> InputFile::Open(const DataFile& file,
+                                                           Gzip gzip) {
   const std::string& path = file.path;
   SYNCLINE_ASSIGN_OR_RETURN(FileDescriptor fd, OpenForReading(file));
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return FileError(errno, "read", path);
   unsigned char magic[2] = {};
-  const bool is_gzip = pread(fd.get(), magic, 2, 0) == 2 &&
+  const bool may_be_gzip =
+      gzip == Gzip::kByBytes || absl::EndsWithIgnoreCase(path, ".gz");
+  const bool is_gzip = may_be_gzip && pread(fd.get(), magic, 2, 0) == 2 &&
                        std::equal(magic, magic + 2, kGzipMagic);
   auto plain = std::make_unique<PlainFile>(path, std::move(fd), info.st_size);
   if (!is_gzip) return plain;

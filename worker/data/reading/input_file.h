@@ -43,12 +43,16 @@ absl::StatusOr<std::vector<DataFile>> FindFiles(absl::string_view pattern,
 // have changed since FindFiles. Errors: as FindFiles'.
 absl::StatusOr<FileDescriptor> OpenForReading(const DataFile& file);
 
-// The content of a file as a stream of bytes; of a gzip file, which is
-// recognised by its first bytes and not by its name, the decompressed content
-// (all members). Holds a buffer, never the whole file. Thread-compatible.
+// The content of a file as a stream of bytes; of a gzip file the decompressed
+// content (all members). Holds a buffer, never the whole file.
+// Thread-compatible.
 class InputFile {
  public:
-  static absl::StatusOr<std::unique_ptr<InputFile>> Open(const DataFile& file);
+  // How a gzip file is recognised. Of a format that may begin with any bytes
+  // these alone say nothing: its name has to end in .gz, too.
+  enum class Gzip { kByBytes, kByNameAndBytes };
+  static absl::StatusOr<std::unique_ptr<InputFile>> Open(
+      const DataFile& file, Gzip gzip = Gzip::kByBytes);
   virtual ~InputFile() = default;
 
   // Fills out[0, count) as far as the content goes and returns how far: less

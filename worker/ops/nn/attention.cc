@@ -294,8 +294,11 @@ absl::StatusOr<Attention::Mask> MaskOf(const OpSpec& spec,
   mask.hides = spec.node->Int(kMaskHides, 0) != 0;
   mask.hidden = spec.node->Float(kHiddenScore, mask.hidden);
   Dims scores = {s.batch, s.heads, s.queries, s.keys};
-  // The mask may end before the keys do, and hides the rest of them.
-  if (!input.dims.empty() && input.dims.back() > 1) {
+  // The mask may end before the keys do, and hides the rest of them. From opset
+  // 24 on one of a single column does so, too; before, it is repeated.
+  const bool one_column_ends =
+      spec.node->since_version >= 24 && !spec.node->is_fused;
+  if (!input.dims.empty() && (input.dims.back() > 1 || one_column_ends)) {
     scores[3] = mask.columns = std::min(s.keys, input.dims.back());
   }
   SYNCLINE_ASSIGN_OR_RETURN(const Dims fits, BroadcastDims(input.dims, scores));

@@ -50,6 +50,9 @@ TEST_F(TokenFileTest, EveryFormat) {
               ElementsAre(1, 4000000000));
   EXPECT_THAT(All(*Load("c.bin.gz", Gzip(Bytes<uint16_t>({7, 8})))),
               ElementsAre(7, 8));
+  // Ids whose bytes are those of a gzip file.
+  EXPECT_THAT(All(*Load("d.bin", Bytes<uint16_t>({0x8b1f, 8}))),
+              ElementsAre(0x8b1f, 8));
   EXPECT_THAT(All(*Load("u2.npy", Npy(NpyText("<u2", "(2,)"),
                                       Bytes<uint16_t>({3, 60000})))),
               ElementsAre(3, 60000));

@@ -98,14 +98,13 @@ TEST(AttentionTest, WhatDoesNotFitIsRefused) {
       "1, 2 or 3");
 }
 
-// Where the queries are of the last keys that a sample has, the first of three
-// queries of a sample with two keys sees none.
+// A causal query sees as many of the first keys, however many there are.
 TEST(AttentionTest, PaddedKeysAreNotSeen) {
   for (const bool causal : {false, true}) {
     reference::AttentionAttributes a;
     a.scale = 1;
     a.causal = causal;
-    a.key_counts = {4, 2};
+    a.key_counts = {4, 1};
     std::vector<DoubleArray> in;
     OpRun run("Attention", 24,
               {{"scale", 1.0f}, {"is_causal", int64_t{causal}}});
@@ -130,6 +129,23 @@ TEST(AttentionTest, PaddedKeysAreNotSeen) {
           in[i].values, [&] { return Dot(forward(), dy.values); });
       ExpectNear(dx[i], want, 1e-5);
     }
+  }
+}
+
+TEST(AttentionTest, AMaskOfOneColumnHidesTheOtherKeysFromOpset24On) {
+  for (const int opset : {23, 24}) {
+    reference::AttentionAttributes a;
+    a.scale = 1;
+    a.one_column_ends = opset == 24;
+    const std::vector<DoubleArray> in = {
+        RandomArray({1, 1, 2, 4}, 1), RandomArray({1, 1, 3, 4}, 2),
+        RandomArray({1, 1, 3, 4}, 3), RandomArray({2, 1}, 4)};
+    OpRun run("Attention", opset, {{"scale", 1.0f}});
+    for (const DoubleArray& array : in) run.Input(array);
+    run.Output({1, 1, 2, 4});
+    ASSERT_TRUE(run.Forward().ok());
+    ExpectNear(run.output(0),
+               reference::AttentionCase<double>(a, in).Forward().values, 1e-5);
   }
 }
 
