@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -426,6 +427,25 @@ void CheckData(const JobSpec& spec, Problems* problems) {
   CheckFeeds(data, problems);
   CheckLabel(spec, problems);
   if (data.has_buckets()) CheckBuckets(data, problems);
+}
+
+std::string OffsetNote(const JobSpec& spec) {
+  // Float32 numbers near it are 1/128 apart.
+  constexpr float kLarge = 1 << 16;
+  if (spec.data().train().has_npy()) return "";
+  for (int i = 0; i < spec.data().feeds_size(); ++i) {
+    const float offset = std::abs(spec.data().feeds(i).offset());
+    if (!(offset > kLarge)) continue;
+    const float apart = std::nextafter(offset, 2 * offset) - offset;
+    return absl::StrCat(
+        "data.feeds[", i,
+        "].offset is added to values that are float32, of "
+        "which those near ",
+        offset, " are ", apart,
+        " apart: what is between is lost before. Subtract it in the file, or "
+        "bring the values as .npy files of int64 or float64");
+  }
+  return "";
 }
 
 bool IsListField(const DataSource& source, absl::string_view field) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "common/job/hybrid_rules.h"
 #include "common/job/job_spec_fields.h"
 #include "common/job/quorum_validator.h"
@@ -229,6 +230,20 @@ void CheckTables(const JobSpec& spec, Problems* problems) {
     CheckBytes(path + ".disk_bytes", table.disk_bytes(), problems);
     CheckCache(path, spec, table, problems);
   }
+}
+
+std::string DecayNote(const JobSpec& spec) {
+  for (const TableSpec& table : spec.tables()) {
+    const OptimizerSpec& optimizer =
+        table.has_optimizer() ? table.optimizer() : spec.optimizer();
+    if (!(optimizer.weight_decay() > 0)) continue;
+    return absl::StrCat(
+        "table '", table.name(),
+        "': weight_decay is of the rows that a step has a gradient for; a row "
+        "that no sample of a step has does not decay in it, as it would in a "
+        "model without tables");
+  }
+  return "";
 }
 
 }  // namespace syncline

@@ -1,6 +1,8 @@
 #ifndef SYNCLINE_COMMON_JOB_TABLE_SPEC_VALIDATOR_H_
 #define SYNCLINE_COMMON_JOB_TABLE_SPEC_VALIDATOR_H_
 
+#include <string>
+
 #include "common/job/job_spec_problems.h"
 #include "proto/job_spec.pb.h"
 
@@ -9,6 +11,10 @@ namespace syncline {
 // The part of ValidateJobSpec that concerns embedding tables.
 // ResolveTrainingGraph checks the model's side of them.
 void CheckTables(const JobSpec& spec, Problems* problems);
+
+// What the user of tables whose rows decay must read before the job trains.
+// Empty: none do.
+std::string DecayNote(const JobSpec& spec);
 
 }  // namespace syncline
 

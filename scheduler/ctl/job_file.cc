@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/job/compression_rules.h"
+#include "common/job/data_spec_validator.h"
 #include "common/job/field_locations.h"
 #include "common/job/job_spec_override.h"
 #include "common/job/job_spec_parser.h"
@@ -22,6 +23,7 @@
 #include "common/job/precision_validator.h"
 #include "common/job/quorum_validator.h"
 #include "common/job/start_validator.h"
+#include "common/job/table_spec_validator.h"
 #include "common/model/job_check.h"
 #include "common/model/start_weights.h"
 #include "common/system/file.h"
@@ -232,6 +234,12 @@ absl::StatusOr<JobFile> LoadJobFile(const std::string& path,
   }
   if (const std::string note = LocalWarning(spec); !note.empty()) {
     job.notes.push_back(absl::StrCat("warning: ", path, ": ", note));
+  }
+  if (const std::string note = OffsetNote(spec); !note.empty()) {
+    job.notes.push_back(absl::StrCat("warning: ", path, ": ", note));
+  }
+  if (const std::string note = DecayNote(spec); !note.empty()) {
+    job.notes.push_back(absl::StrCat(path, ": ", note));
   }
   if (const std::string note = QuorumNote(spec); !note.empty()) {
     job.notes.push_back(absl::StrCat("warning: ", path, ": ", note));

@@ -230,6 +230,39 @@ std::vector<std::string> MergedWeights(const onnx::GraphProto& graph) {
   return names;
 }
 
+// False: its elements are all the same, or are not to be had.
+bool Varies(const onnx::TensorProto& tensor) {
+  const std::string& bytes = tensor.raw_data();
+  return bytes.size() > sizeof(float) && bytes.size() % sizeof(float) == 0 &&
+         std::memcmp(bytes.data(), bytes.data() + sizeof(float),
+                     bytes.size() - sizeof(float)) != 0;
+}
+
+// Weights of recurrent layers that are in the file twice: of a parameter that
+// the model has once and uses in several places, or of several that are equal.
+// Nothing says which.
+std::vector<std::string> DoubledWeights(const onnx::GraphProto& graph) {
+  constexpr absl::string_view kRecurrent[] = {"GRU", "LSTM", "RNN"};
+  absl::flat_hash_map<absl::string_view, std::vector<const onnx::TensorProto*>>
+      by_bytes;
+  std::vector<std::string> names;
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    if (!absl::c_linear_search(kRecurrent, ReaderIn(tensor.name())) ||
+        !IsPlainFloat(tensor) || !Varies(tensor)) {
+      continue;
+    }
+    auto& equal = by_bytes[tensor.raw_data()];
+    for (const onnx::TensorProto* const other : equal) {
+      if (!absl::c_equal(other->dims(), tensor.dims())) continue;
+      names.push_back(
+          absl::StrCat(Quote(other->name()), " and ", Quote(tensor.name())));
+      break;
+    }
+    equal.push_back(&tensor);
+  }
+  return names;
+}
+
 }  // namespace
 
 void PartMergedParameters(onnx::ModelProto* file,
@@ -307,6 +340,16 @@ std::vector<std::string> FindFoldedParameters(const onnx::ModelProto& file) {
                                  " weights twice that the model has once (",
                                  JoinNames(untied),
                                  "), which would be trained apart. ", kRemedy));
+  }
+  const auto doubled = DoubledWeights(file.graph());
+  if (!doubled.empty()) {
+    lines.push_back(absl::StrCat(
+        "the exporter made ", doubled.size(),
+        " weights of recurrent layers that are equal to others (",
+        JoinNames(doubled),
+        "), and does not say whether the model has them once; they would be "
+        "trained apart. ",
+        kRemedy));
   }
   return lines;
 }

@@ -25,7 +25,8 @@ void PartMergedParameters(onnx::ModelProto* file,
 // One line for each kind of parameter that is not in the file as the model has
 // it: weights that the exporter computed from others, as when it folds
 // BatchNormalization into a convolution; weights that it computed and then
-// merged; and the transpose of a weight that the model has in two places. Such
+// merged; the transpose of a weight that the model has in two places; and
+// weights of recurrent layers that it wrote twice. Such
 // files do not train as the original does. REQUIRES: `file` still has the
 // content of its initializers.
 std::vector<std::string> FindFoldedParameters(const onnx::ModelProto& file);

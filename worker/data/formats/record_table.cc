@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -52,7 +53,14 @@ class RecordTable : public SampleTable {
   void Read(int field, absl::Span<const int64_t> samples, float scale,
             float offset, float* out) const override {
     Visit(field, samples, [&](auto value) {
-      *out++ = static_cast<float>(value) * scale + offset;
+      if constexpr (sizeof(value) < sizeof(int32_t) ||
+                    std::is_same_v<decltype(value), float>) {
+        *out++ = static_cast<float>(value) * scale + offset;
+      } else {
+        // Values that float32 does not have may come to such that it has.
+        *out++ = static_cast<float>(static_cast<double>(value) * double{scale} +
+                                    double{offset});
+      }
     });
   }
   void ReadInts(int field, absl::Span<const int64_t> samples,

@@ -22,6 +22,7 @@ struct Layout {
   int width = 1;
   bool is_signed = false;
   int64_t count = -1;  // -1: up to the end
+  bool is_guess = false;
 };
 
 TokenSource::Format FormatOf(const std::string& path) {
@@ -55,12 +56,11 @@ absl::StatusOr<Layout> ReadNpyLayout(InputFile* file) {
 }
 
 absl::StatusOr<Layout> ReadLayout(InputFile* file, TokenSource::Format format) {
-  if (format == TokenSource::FORMAT_UNSPECIFIED) {
-    format = FormatOf(file->path());
-  }
+  const bool is_guess = format == TokenSource::FORMAT_UNSPECIFIED;
+  if (is_guess) format = FormatOf(file->path());
   switch (format) {
     case TokenSource::UINT16:
-      return Layout{.width = 2};
+      return Layout{.width = 2, .is_guess = is_guess};
     case TokenSource::UINT32:
       return Layout{.width = 4};
     case TokenSource::NPY:
@@ -103,6 +103,7 @@ class TokenFileReader {
   absl::StatusOr<TokenFile> Take(std::vector<char> bytes, double begin,
                                  double end) {
     SYNCLINE_ASSIGN_OR_RETURN(const int64_t count, Count(bytes.size()));
+    if (layout_.is_guess) SYNCLINE_RETURN_IF_ERROR(CheckGuess(bytes));
     const int64_t from = std::llround(std::floor(begin * count));
     const int64_t to = std::llround(std::floor(end * count));
     result_.first_ = from;
@@ -160,6 +161,23 @@ class TokenFileReader {
       out[i] = static_cast<uint32_t>(token);
     }
     return absl::OkStatus();
+  }
+
+  // 16 bits a token is a guess by the name.
+  absl::Status CheckGuess(const std::vector<char>& bytes) const {
+    constexpr size_t kTokensMin = 64;
+    const size_t pairs = bytes.size() / (2 * sizeof(uint16_t));
+    if (pairs * 2 < kTokensMin) return absl::OkStatus();
+    for (size_t i = 0; i < pairs; ++i) {
+      uint16_t second = 0;
+      std::memcpy(&second, bytes.data() + (2 * i + 1) * sizeof(second),
+                  sizeof(second));
+      if (second != 0) return absl::OkStatus();
+    }
+    return Bad(file_,
+               "read as tokens of 16 bits, as a .bin file is, every second one "
+               "is 0: if they have 32 bits, set tokens.format: UINT32; if they "
+               "do not, UINT16");
   }
 
   const InputFile& file_;

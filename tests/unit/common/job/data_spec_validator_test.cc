@@ -21,9 +21,24 @@ namespace {
 
 using ::google::protobuf::TextFormat;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 JobSpec Edited(const std::string& edit) { return JobFromText(kImageJob, edit); }
+
+TEST(DataSpecValidatorTest, SaysWhatALargeOffsetLoses) {
+  const auto note = [](const std::string& edit) {
+    return OffsetNote(JobFromText(kSmallJob, edit));
+  };
+  EXPECT_EQ(note(""), "");
+  EXPECT_EQ(note("data { feeds { input: 'y' field: 'b' offset: -1000 } }"), "");
+  EXPECT_THAT(note("data { feeds { input: 'y' field: 'b' offset: -1.7e9 } }"),
+              HasSubstr("data.feeds[1].offset is added to values that are "
+                        "float32, of which those near 1.7e+09 are 128 apart"));
+  EXPECT_EQ(note("data { train { npy { } } feeds { input: 'y' field: 'b' "
+                 "offset: -1.7e9 } }"),
+            "");
+}
 
 TEST(DataSpecValidatorTest, OneProblemEach) {
   const std::vector<std::pair<std::string, std::string>> table = {

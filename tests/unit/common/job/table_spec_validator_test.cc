@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr char kValid[] = R"(
@@ -191,6 +192,20 @@ TEST(TableSpecValidatorTest, EvaluationsCacheInEveryMode) {
                          "data { test { csv { path: 'v.csv' } } } "
                          "tables { name: 'b' cache_rows: 1 }"),
               IsEmpty());
+}
+
+TEST(TableSpecValidatorTest, SaysWhichRowsDecay) {
+  const auto note = [](const std::string& edit) {
+    return DecayNote(JobFromText(kValid, edit));
+  };
+  EXPECT_EQ(note(""), "");
+  EXPECT_THAT(note("optimizer { kind: SGD weight_decay: 0.1 }"),
+              HasSubstr("table 'emb': weight_decay is of the rows that a step "
+                        "has a gradient for"));
+  EXPECT_EQ(note("optimizer { kind: SGD weight_decay: 0.1 } "
+                 "tables { name: 'b' optimizer { kind: SGD } }")
+                .find("table 'b'"),
+            std::string::npos);
 }
 
 TEST(TableSpecValidatorTest, TheNumberOfTablesIsBounded) {

@@ -163,6 +163,23 @@ TEST(FindFoldedParametersTest, ATiedWeightThatIsThereTwice) {
       ElementsAre(HasSubstr("'embedding.weight' and 'onnx::MatMul_9'")));
 }
 
+// One layer that is used twice, in training mode with constants folded.
+TEST(FindFoldedParametersTest, WeightsOfARecurrentLayerThatAreThereTwice) {
+  onnx::ModelProto model = PytorchModel();
+  AddWeight("onnx::LSTM_1", {1, 2, 2}, {1, 2, 3, 4}, &model);
+  AddWeight("onnx::LSTM_2", {1, 4}, {0, 0, 0, 0}, &model);
+  AddWeight("onnx::LSTM_3", {1, 4}, {0, 0, 0, 0}, &model);
+  AddWeight("onnx::LSTM_4", {1, 4}, {1, 2, 3, 4}, &model);
+  AddWeight("onnx::GRU_5", {1, 2, 2}, {1, 2, 3, 5}, &model);
+  EXPECT_THAT(FindFoldedParameters(model), IsEmpty())
+      << "zeros, another shape and another value are no copies";
+  AddWeight("onnx::LSTM_6", {1, 2, 2}, {1, 2, 3, 4}, &model);
+  EXPECT_THAT(
+      FindFoldedParameters(model),
+      ElementsAre(HasSubstr("1 weights of recurrent layers that are equal to "
+                            "others ('onnx::LSTM_1' and 'onnx::LSTM_6')")));
+}
+
 TEST(FindFoldedParametersTest, TransposesAloneAreFine) {
   onnx::ModelProto model = PytorchModel();
   AddWeight("first.weight", {3, 2}, {1, 2, 3, 4, 5, 7}, &model);

@@ -76,6 +76,23 @@ TEST_F(RecordTableTest, FilesFollowEachOther) {
   EXPECT_EQ(table->Where(0, 2), Path("a1: record 0"));
 }
 
+// Times of day, say, of which float32 has every 128th.
+TEST_F(RecordTableTest, AnOffsetIsAddedBeforeValuesAreRounded) {
+  constexpr int64_t kBase = 1'700'000'000;
+  const auto ints = LoadAll(
+      "ints", MakeRecords<int64_t>(Element::kInt64, {}, {kBase + 1, kBase}));
+  const auto doubles = LoadAll(
+      "doubles",
+      MakeRecords<double>(Element::kFloat64, {}, {kBase + 0.25, kBase + 300}));
+  ASSERT_TRUE(ints.ok() && doubles.ok());
+  const auto table = MakeRecordTable({*ints, *doubles});
+  std::vector<float> values(2);
+  table->Read(0, {0, 1}, 1, -kBase, values.data());
+  EXPECT_THAT(values, ElementsAre(1, 0));
+  table->Read(1, {0, 1}, 1, -kBase, values.data());
+  EXPECT_THAT(values, ElementsAre(0.25f, 300));
+}
+
 TEST_F(RecordTableTest, ReadsEveryElement) {
   const auto expect_last = [this](auto type, Element element, auto value) {
     using T = decltype(type);

@@ -15,6 +15,7 @@
 namespace syncline::worker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -88,6 +89,20 @@ TEST_F(TokenFileTest, WhatIsNotBelowTheVocabularyIsFound) {
   const auto file = Load("a.bin", Bytes<uint16_t>({1, 5, 9, 5}));
   EXPECT_EQ(file->FindAtLeast(10), -1);
   EXPECT_EQ(file->FindAtLeast(9), 2);
+}
+
+TEST_F(TokenFileTest, ThirtyTwoBitsAreNotTakenForSixteen) {
+  std::vector<uint32_t> tokens(32, 7);
+  const std::string bytes = Bytes<uint32_t>(tokens);
+  EXPECT_THAT(Error("a.bin", bytes), AllOf(HasSubstr("every second one is 0"),
+                                           HasSubstr("tokens.format: UINT32")));
+  const auto said = Load("a.bin", bytes, TokenSource::UINT16);
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_EQ(said->size(), 64);
+  tokens[31] = 70'000;
+  EXPECT_EQ(Load("a.bin", Bytes<uint32_t>(tokens))->size(), 64);
+  tokens.resize(31);
+  EXPECT_EQ(Load("a.bin", Bytes<uint32_t>(tokens))->size(), 62) << "too few";
 }
 
 TEST_F(TokenFileTest, WhatIsBrokenIsNamed) {
