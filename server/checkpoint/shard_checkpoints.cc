@@ -519,20 +519,26 @@ void ShardCheckpoints::Tick(absl::Time now) {
   for (auto& [waiter, answer] : ended) waiter.done(std::move(answer));
 }
 
-void ShardCheckpoints::Close(const absl::Status& why) {
+void ShardCheckpoints::BeginClose(const absl::Status& why) {
   std::vector<Waiter> waiters;
-  bool is_first = false;
   {
     MutexLock lock(&mu_);
-    is_first = closed_.ok();
-    if (is_first) closed_ = why;
+    if (closed_.ok()) closed_ = why;
     if (current_ != nullptr) GiveUp(current_.get(), why);
     waiters = std::exchange(waiters_, {});
   }
   for (Waiter& waiter : waiters) waiter.done(why);
   disk_.LeaveAt(MonotonicNow() + kCheckpointDiskWaitMax, why);
+}
+
+void ShardCheckpoints::Close(const absl::Status& why) {
+  BeginClose(why);
   writer_.Stop();
-  if (!is_first || !disk_.is_busy()) return;
+  {
+    MutexLock lock(&mu_);
+    if (std::exchange(has_ended_, true)) return;
+  }
+  if (!disk_.is_busy()) return;
   LogWarning("a checkpoint's disk hangs, and is left to itself")
       .Job(shard_.config->job_id)
       .Field("shard", shard_.config->shard)

@@ -107,9 +107,11 @@ class ShardCheckpoints final : public SnapshotTaker {
   void Commit(std::string manifest, Committed done);
   // Ends what is overdue.
   void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives up what is written, answers who waits with `why`, and waits for the
-  // writer; a disk that hangs is left behind after some seconds. Nothing of the
-  // shard is looked at afterwards. Idempotent.
+  // Gives up what is written and answers who waits with `why`. Idempotent.
+  void BeginClose(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
+  // BeginClose, and waits for the writer; a disk that hangs is left behind some
+  // seconds after the begin. Nothing of the shard is looked at afterwards.
+  // Idempotent.
   void Close(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Since the first one.
@@ -208,6 +210,7 @@ class ShardCheckpoints final : public SnapshotTaker {
   std::vector<Waiter> waiters_ ABSL_GUARDED_BY(mu_);
   uint64_t next_token_ ABSL_GUARDED_BY(mu_) = 1;
   absl::Status closed_ ABSL_GUARDED_BY(mu_);
+  bool has_ended_ ABSL_GUARDED_BY(mu_) = false;  // the writer
   Counts counts_ ABSL_GUARDED_BY(mu_);
   Counts told_ ABSL_GUARDED_BY(mu_);
   DiskThread disk_;    // the writer's

@@ -572,6 +572,11 @@ void PsServerImpl::CloseShards(
     const JobRegistry::Shards& shards,
     const std::function<absl::Status(const JobConfig&)>& reason,
     bool with_statistics) {
+  // All disks are waited for at the same time.
+  for (const auto& job : shards) {
+    if (job->checkpoints == nullptr) continue;
+    job->checkpoints->BeginClose(reason(job->config));
+  }
   for (const auto& job : shards) {
     const absl::Status closed = reason(job->config);
     job->norms->Close(closed);
