@@ -294,10 +294,13 @@ function showStatus(status) {
     .filter((s) => states[s]).map((s) => states[s] + " " + s).join(", "));
   show(byId("jobs-none"), status.jobs.length === 0);
   show(byId("jobs"), status.jobs.length > 0);
-  if (!chosenJob || !status.jobs.some((job) => job.id === chosenJob)) {
-    const wanted = jobOfAddress();
-    const first = status.jobs.find((job) => job.id === wanted) ||
-      status.jobs.find((job) => job.state === "running") || status.jobs[0];
+  const wanted = jobOfAddress();
+  const chosen = status.jobs.find((job) => job.id === chosenJob);
+  const running = status.jobs.find((job) => job.state === "running");
+  // One that waits, and that nobody has asked for, gives way to one that runs.
+  const givesWay = chosen && chosen.id !== wanted && chosen.state === "queued" && running;
+  if (!chosen || givesWay) {
+    const first = status.jobs.find((job) => job.id === wanted) || running || status.jobs[0];
     choose(first ? first.id : "");
   }
   patchList(byId("jobs").tBodies[0], status.jobs, (job) => job.id, makeJobRow,
