@@ -3,10 +3,10 @@
 // daemons of this machine. In SYNC a job has the same bits each time, so what
 // is learned needs no repetitions, time does.
 //
-// ONE_BIT_ADAM is for ALL_REDUCE alone, the others are measured by ps. DGC is for
-// SGD and MOMENTUM, so an example is trained twice without
-// compression: with its own optimizer, for the other methods, and with
-// MOMENTUM. clip_norm goes with DGC alone and is left out elsewhere.
+// ONE_BIT_ADAM is for ALL_REDUCE alone, the others are measured by ps. DGC is
+// for SGD and MOMENTUM, so an example is trained twice without compression:
+// with its own optimizer, for the other methods, and with MOMENTUM. clip_norm
+// goes with DGC alone and is left out elsewhere.
 
 #include <algorithm>
 #include <filesystem>

@@ -14,10 +14,10 @@
 namespace syncline::worker {
 
 // The sums of gradients on their way back to all ranks (ALL_REDUCE, HYBRID) in
-// 8 bits an element, those of 1-bit Adam in signs. Their owner adds what the sums before have lost, and
-// applies what it sends, so all ranks have the same values. With compressed
-// gradients that is compression with error feedback on both ways. Source: Tang
-// et al. 2019, "DoubleSqueeze".
+// 8 bits an element, those of 1-bit Adam in signs. Their owner adds what the
+// sums before have lost, and applies what it sends, so all ranks have the same
+// values. With compressed gradients that is compression with error feedback on
+// both ways. Source: Tang et al. 2019, "DoubleSqueeze".
 //
 // A sum that is not finite stays whole, as do running means. The bits depend on
 // the job alone: blocks are cut and compressed as they are for any number of
