@@ -195,12 +195,6 @@ StateFileSource::StateFileSource(const std::string& path, FileDescriptor file,
       crc32c_(crc32c),
       go_on_(std::move(go_on)) {}
 
-void StateFileSource::ReadAhead() const {
-  posix_fadvise(file_.get(), 0,
-                static_cast<off_t>(std::min(bytes_, kReadAheadMax)),
-                POSIX_FADV_WILLNEED);
-}
-
 absl::StatusOr<size_t> StateFileSource::ReadSome(size_t bytes, char* out) {
   if (at_ >= ask_at_) {
     if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());

@@ -94,11 +94,6 @@ class StateFileSource final : public ShardStateSource {
       const std::string& path, uint64_t bytes, uint32_t crc32c,
       std::function<absl::Status()> go_on = nullptr);
 
-  // Has the system begin to read the file, kReadAheadMax bytes of it at most,
-  // before somebody else opens it. Best effort.
-  static constexpr uint64_t kReadAheadMax = 512 << 20;
-  void ReadAhead() const;
-
   // Errors: Unavailable: the disk; those of `go_on`.
   absl::StatusOr<size_t> Read(size_t bytes, char* out) override;
   absl::StatusOr<size_t> Skip(size_t bytes) override;

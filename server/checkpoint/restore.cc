@@ -124,12 +124,10 @@ absl::StatusOr<ShardStarts> StartsFromCheckpoint(
       if (own.empty() || !FileSize(file).ok()) {
         file = absl::StrCat(path, "/", of.file());
       }
-      const auto source = StateFileSource::Open(file, of.bytes(), of.crc32c());
-      SYNCLINE_RETURN_IF_ERROR(
-          Annotate(WithFileTrouble(source.status()),
-                   absl::StrCat(label, ": for shard ", shard)));
-      // The memory that it goes to is taken first.
-      (*source)->ReadAhead();
+      SYNCLINE_RETURN_IF_ERROR(Annotate(
+          WithFileTrouble(
+              StateFileSource::Open(file, of.bytes(), of.crc32c()).status()),
+          absl::StrCat(label, ": for shard ", shard)));
       files[shard].push_back({i, std::move(file)});
     }
   }

@@ -225,13 +225,9 @@ class PsServerImpl final : public PsServer {
   absl::Status CloseAtCut(const JobRegistry::Shards& shards, uint64_t cut_id,
                           const JobAccess& later);
   absl::Status CheckMemory(const JobConfig& config) const;
-  // Takes the state that the shard starts from, if it starts from one, and the
-  // memory of its checkpoints.
-  absl::Status TakeStart(const Opening& opening, uint32_t shard,
-                         const JobEntry& job);
   // Null: the job makes no checkpoints.
   absl::StatusOr<std::shared_ptr<ShardCheckpoints>> OpenCheckpoints(
-      const std::shared_ptr<JobShard>& shard);
+      const std::shared_ptr<JobShard>& shard, const GoOnCheck& go_on);
   // Sets memory and disk aside for the shard's tables and opens them; `here`,
   // `others_to_come`: MakeShard's.
   absl::StatusOr<std::unique_ptr<EmbeddingTables>> OpenTables(
@@ -481,13 +477,25 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> PsServerImpl::MakeShard(
         !there.ok()) {
       return Annotate(there, config.label);
     }
-    SYNCLINE_ASSIGN_OR_RETURN(job->checkpoints, OpenCheckpoints(job->shard));
+    SYNCLINE_ASSIGN_OR_RETURN(job->checkpoints,
+                              OpenCheckpoints(job->shard, opening.go_on));
     if (job->checkpoints != nullptr) {
       job->shard->UseSnapshotTaker(job->checkpoints);
     } else if (snapshot_taker_ != nullptr) {
       job->shard->UseSnapshotTaker(snapshot_taker_(config.job_id));
     }
-    SYNCLINE_RETURN_IF_ERROR(TakeStart(opening, shard, *job));
+    if (opening.starts != nullptr) {
+      SYNCLINE_ASSIGN_OR_RETURN(const ShardStart start, opening.starts(shard));
+      if (const auto taken = job->shard->Import(start); !taken.ok()) {
+        const bool names_shard =
+            absl::StrContains(taken.message(), config.label);
+        const absl::Status named =
+            names_shard ? taken : Annotate(taken, config.label);
+        return opening.assignment->has_start_from()
+                   ? WithStartTrouble(named, *opening.assignment)
+                   : named;
+      }
+    }
   }
   LogInfo("shard opened")
       .Job(config.job_id)
@@ -500,35 +508,8 @@ absl::StatusOr<std::shared_ptr<const JobEntry>> PsServerImpl::MakeShard(
   return job;
 }
 
-absl::Status PsServerImpl::TakeStart(const Opening& opening, uint32_t shard,
-                                     const JobEntry& job) {
-  const std::string& label = job.shard->config().label;
-  // A checkpoint is read while the memory of the copies is taken.
-  absl::Status copies;
-  std::thread taking;
-  if (job.checkpoints != nullptr) {
-    taking = std::thread(
-        [&] { copies = job.checkpoints->MakeResident(opening.go_on); });
-  }
-  const auto take = [&]() -> absl::Status {
-    if (opening.starts == nullptr) return absl::OkStatus();
-    SYNCLINE_ASSIGN_OR_RETURN(const ShardStart start, opening.starts(shard));
-    const absl::Status taken = job.shard->Import(start);
-    if (taken.ok()) return taken;
-    const bool names_shard = absl::StrContains(taken.message(), label);
-    const absl::Status named = names_shard ? taken : Annotate(taken, label);
-    return opening.assignment->has_start_from()
-               ? WithStartTrouble(named, *opening.assignment)
-               : named;
-  };
-  const absl::Status taken = take();
-  if (taking.joinable()) taking.join();
-  SYNCLINE_RETURN_IF_ERROR(Annotate(copies, label));
-  return taken;
-}
-
 absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
-    const std::shared_ptr<JobShard>& shard) {
+    const std::shared_ptr<JobShard>& shard, const GoOnCheck& go_on) {
   const JobConfig& config = shard->config();
   if (!config.checkpoint.has_value()) return nullptr;
   const CheckpointSpec& spec = *config.checkpoint;
@@ -557,7 +538,7 @@ absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
                      is_shared ? "checkpoint.directory" : "--checkpoint-dir",
                      ": ", free.status().message()));
   }
-  return std::make_shared<ShardCheckpoints>(
+  auto checkpoints = std::make_shared<ShardCheckpoints>(
       options,
       ShardCheckpoints::Shard{&shard->config(), &shard->layout(),
                               shard->executor(), &lanes_},
@@ -566,6 +547,9 @@ absl::StatusOr<std::shared_ptr<ShardCheckpoints>> PsServerImpl::OpenCheckpoints(
         return open != nullptr ? open->CheckAnnounced(cut_id)
                                : absl::CancelledError("the shard was closed");
       });
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(checkpoints->MakeResident(go_on), config.label));
+  return checkpoints;
 }
 
 void PsServerImpl::CloseShards(
