@@ -867,8 +867,18 @@ absl::Status ClusterCore::Cancel(const std::string& job_id,
   }
   queue_.Remove(job_id);
   placement_.Forget(job_id);
+  const bool goes_back = job->stopping();
   job->Cancel(reason, now, actions);
   Settle(job, now, actions);
+  // Who has been told that the job goes back may be saving it.
+  for (const SessionId session : job->Participants()) {
+    const auto it = engaged_.find(session);
+    if (!goes_back || it == engaged_.end() || it->second.job_id != job_id) {
+      continue;
+    }
+    SendStop(session, job_id, it->second.stopped_attempt, job->StopReason(),
+             now, actions);
+  }
   StartJobs(now, actions);
   return absl::OkStatus();
 }

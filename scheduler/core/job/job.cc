@@ -779,6 +779,11 @@ void Job::Fail(absl::string_view reason, int exit_code, absl::Time now,
   if (!stopping() && !IsWaiting()) {
     restart = DecideRestart(status_, reason, exit_code, now);
     if (restart.restarts) return Abandon(reason, restart.text, now, actions);
+    // One that its newcomers end again and again has run without them.
+    if (status_.state() == PREPARING &&
+        GoBackToWorkersThatRan(reason, now, actions)) {
+      return;
+    }
   }
   Transition(FAILED, absl::StrCat(reason, restart.text), now, actions);
   status_.set_exit_code(restart.repeated ? kExitFailed : exit_code);

@@ -24,6 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 constexpr SessionId kPs = 100;
 constexpr SessionId kOtherPs = 101;
@@ -285,6 +286,29 @@ TEST_F(ClusterCoreScaleTest, AMoveCountsAgainstNoLimit) {
   EXPECT_EQ(Status(job).attempt(), 5u);
   core_.OnStreamClosed(1, now_, &actions_);
   EXPECT_EQ(State(job), QUEUED) << "restart.max is 1, and this is the first";
+}
+
+// They may be saving it without the one that was lost.
+TEST_F(ClusterCoreScaleTest, WhoGoesBackHearsThatTheJobWasCancelled) {
+  JoinWorkers(1, 2);
+  const std::string job = SubmitAndRun(InStep(Spec(2)));
+  actions_.clear();
+  core_.OnStreamClosed(2, now_, &actions_);
+  ASSERT_EQ(State(job), QUEUED);
+  EXPECT_THAT(Commands(), UnorderedElementsAre("1 stop", "100 stop"));
+  Released(kPs, job);
+  actions_.clear();
+  core_.Cancel(job, "", now_, &actions_).IgnoreError();
+  ASSERT_THAT(Commands(), ElementsAre("1 stop"));
+  for (const ClusterAction& action : actions_) {
+    if (const auto* send = std::get_if<SendCommand>(&action)) {
+      EXPECT_EQ(send->message.stop().attempt(), 1u);
+      EXPECT_EQ(send->message.stop().reason(),
+                "CANCELLED: cancelled by the user");
+    }
+  }
+  Released(1, job);
+  EXPECT_EQ(core_.engaged_count(), 0);
 }
 
 TEST_F(ClusterCoreScaleTest, WhatCannotBeIsRefusedByName) {
@@ -666,6 +690,36 @@ TEST_F(ClusterCoreScaleTest, WorkersThatItCannotUseDoNotEndIt) {
   EXPECT_FALSE(IsAskedWithin(150)) << "it would fail again";
   EXPECT_EQ(Scale(job, 3), "OK");
   EXPECT_TRUE(IsAskedToSave()) << "people know better";
+}
+
+// As one does whose host has too little memory.
+TEST_F(ClusterCoreScaleTest, ANewcomerThatDiesAgainAndAgainDoesNotEndIt) {
+  JoinWorkers(1, 2);
+  const std::string job = Queue(Spec(3, 2));
+  Wait(absl::Seconds(16));
+  Run(job);
+  JoinWorkers(3, 3);
+  ASSERT_TRUE(IsAskedWithin(130));
+  Save(job, 10);
+  ASSERT_EQ(Status(job).workers_size(), 3);
+  core_.OnStreamClosed(3, now_, &actions_);
+  EXPECT_THAT(LastQueued(job), HasSubstr("restart 1 of at most 1"));
+  all_.pop_back();
+  JoinWorkers(4, 4);
+  Leave(job);
+  ASSERT_EQ(State(job), PREPARING);
+  ASSERT_EQ(Status(job).workers_size(), 3);
+  core_.OnStreamClosed(4, now_, &actions_);
+  ASSERT_EQ(State(job), QUEUED);
+  EXPECT_THAT(LastQueued(job),
+              AllOf(StartsWith(kPlannedMove),
+                    HasSubstr("with 3 workers it cannot go on, so it goes back "
+                              "to 2"),
+                    HasSubstr("was lost")));
+  all_.pop_back();
+  Leave(job);
+  ASSERT_EQ(State(job), PREPARING);
+  EXPECT_EQ(Status(job).workers_size(), 2);
 }
 
 TEST_F(ClusterCoreScaleTest, AJobThatWaitsComesBeforeOneThatGrows) {
