@@ -95,7 +95,19 @@ void CheckOneBitAdam(const JobSpec& spec, Problems* problems) {
                       : Strategy_Name(spec.strategy()),
                   ": use INT8");
   }
-  if (spec.compression().warmup_clocks() == 0) {
+  if (!IsOneOf(spec.wire_type(), {WIRE_TYPE_UNSPECIFIED, WIRE_FLOAT32})) {
+    problems->Add("compression.kind",
+                  "ONE_BIT_ADAM goes with wire_type FLOAT32 only: its warm-up "
+                  "sends gradients as they are");
+  }
+  const int64_t clocks = static_cast<int64_t>(spec.training().max_clocks());
+  const auto warmup = static_cast<int64_t>(spec.compression().warmup_clocks());
+  if (clocks > 0 && warmup >= clocks) {
+    problems->Add("compression.warmup_clocks", warmup,
+                  " is not below training.max_clocks, ", clocks,
+                  ": nothing would be compressed");
+  }
+  if (warmup == 0) {
     problems->Add("compression.warmup_clocks",
                   "is required for ONE_BIT_ADAM: the clocks of Adam before the "
                   "second moment stays as it is, 15 to 25% of the job's");
@@ -113,9 +125,14 @@ void CheckOneBitAdam(const JobSpec& spec, Problems* problems) {
   }
 }
 
+bool CompressesSums(const JobSpec& spec) {
+  return spec.compression().values() ||
+         spec.compression().kind() == C::ONE_BIT_ADAM;
+}
+
 // Of what is sent back, for a note.
 std::string NotCompressed(const JobSpec& spec) {
-  if (spec.compression().values()) return "";
+  if (CompressesSums(spec)) return "";
   return IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID}) ? "their sums, "
                                                         : "values, ";
 }
@@ -196,12 +213,11 @@ void FillCompression(JobSpec* spec) {
 std::string CompressionNote(const JobSpec& spec) {
   if (!Compresses(spec)) return "";
   const C::Kind kind = spec.compression().kind();
-  std::string note =
-      absl::StrCat("compression ", C::Kind_Name(kind),
-                   spec.compression().values()
-                       ? ": of dense gradients and their sums, not of "
-                       : ": of dense gradients, not of ",
-                   NotCompressed(spec), "rows of tables and running means");
+  std::string note = absl::StrCat(
+      "compression ", C::Kind_Name(kind),
+      CompressesSums(spec) ? ": of dense gradients and their sums, not of "
+                           : ": of dense gradients, not of ",
+      NotCompressed(spec), "rows of tables and running means");
   if (kind == C::TERNGRAD && !spec.compression().values()) return note;
   absl::StrAppend(
       &note, "; checkpoints have no residuals: a resumed job ",

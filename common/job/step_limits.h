@@ -22,7 +22,7 @@ inline constexpr double kHoldSecondsMax =
 
 // How long a worker that has made its last step waits for a checkpoint that is
 // still being written. A scheduler takes a worker for hung that has not come
-// forward in ten step timeouts, and ten seconds.
+// forward in ten step timeouts, ten seconds at least.
 inline absl::Duration LastCheckpointWaitMax(absl::Duration step_timeout) {
   return std::max(absl::Seconds(8), 8 * step_timeout);
 }

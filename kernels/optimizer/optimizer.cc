@@ -147,7 +147,7 @@ void ApplyMoment(const OptimizerParams& params, const OptimizerStep& step,
                  const float* __restrict moment, float* __restrict value,
                  float* __restrict first, const float* __restrict second,
                  size_t count) {
-  const FrozenAdam adam(params, step.frozen_t);
+  const FrozenAdam adam(params, step.frozen_t, /*workers=*/1);
   const float scale = step.gradient_scale;
   const float shrink = params.kind == OptimizerKind::kAdamW
                            ? step.learning_rate * params.weight_decay
@@ -223,12 +223,15 @@ void ApplyOptimizer(const OptimizerParams& params, const OptimizerStep& step,
   SYNCLINE_CHECK(false && "not one pass over a dense tensor");
 }
 
-FrozenAdam::FrozenAdam(const OptimizerParams& params, int64_t frozen_t)
+FrozenAdam::FrozenAdam(const OptimizerParams& params, int64_t frozen_t,
+                       uint32_t workers)
     : beta1(params.beta1),
       root_scale(static_cast<float>(
           1 / AdamCorrectionAt(params, frozen_t).second_root)),
       epsilon(params.epsilon),
-      most(static_cast<float>(1 / std::sqrt(1 - double{params.beta2}))) {}
+      most(
+          static_cast<float>(std::sqrt(workers / (1 - double{params.beta2})))) {
+}
 
 AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t) {
   const double updates = static_cast<double>(t);

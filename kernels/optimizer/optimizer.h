@@ -113,12 +113,15 @@ AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t);
 // Adam whose second moment is that of update `frozen_t`, for 1-bit Adam: first
 // moments are sent over its root, by which they are all of about the same size.
 struct FrozenAdam {
-  FrozenAdam(const OptimizerParams& params, int64_t frozen_t);
+  // `workers` share the samples of a step.
+  FrozenAdam(const OptimizerParams& params, int64_t frozen_t, uint32_t workers);
   // sqrt(s / (1 - b2^frozen_t)) + eps.
   float Root(float second) const;
-  // The first moment that the mean gradient makes of `first`, over `root`. A
-  // gradient counts as 1 / sqrt(1 - b2) roots at most: were it in the second
-  // moment, as Adam has it, it would count as no more.
+  // The first moment that a worker's mean gradient makes of `first`, over
+  // `root`. It counts as sqrt(workers / (1 - b2)) roots at most: were the mean
+  // of all workers in the second moment, as Adam has it, that would count as 1
+  // / sqrt(1 - b2) at most, and one worker's is sqrt(workers) times as noisy.
+  // REQUIRES: `mean` is finite.
   float NextOverRoot(float first, float mean, float root) const;
 
   float beta1 = 0;
@@ -152,7 +155,6 @@ inline float FrozenAdam::Root(float second) const {
 inline float FrozenAdam::NextOverRoot(float first, float mean,
                                       float root) const {
   const float limit = most * root;
-  // Comparisons with NaN are false, so NaN passes through both.
   const float above = mean < -limit ? -limit : mean;
   const float clipped = above > limit ? limit : above;
   return (beta1 * first + (1 - beta1) * clipped) / root;

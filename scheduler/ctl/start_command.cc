@@ -211,7 +211,7 @@ absl::StatusOr<CheckpointInfo> ChooseCheckpoint(const JobStatus& job,
 }
 
 absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
-                         std::vector<std::string>* notes) {
+                         int64_t clock, std::vector<std::string>* notes) {
   // In LOCAL the state of `optimizer` is in no checkpoint.
   const OptimizerSpec::Kind kind = OwnersOptimizer(spec).kind();
   const OptimizerSpec::Kind of_checkpoint = OwnersOptimizer(from).kind();
@@ -242,12 +242,17 @@ absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
                    "with DGC the workers have the momentum, else the "
                    "checkpoint has it");
   }
+  // Up to a warm-up's end the state is that of the job's optimizer.
+  const auto is_frozen = [clock](const JobSpec& of) {
+    return CompressionOf(of) == CompressionSpec::ONE_BIT_ADAM &&
+           clock > static_cast<int64_t>(of.compression().warmup_clocks());
+  };
   const auto warmup = [](const JobSpec& of) {
     return CompressionOf(of) == CompressionSpec::ONE_BIT_ADAM
                ? absl::StrCat(of.compression().warmup_clocks())
                : "none of ONE_BIT_ADAM";
   };
-  if (warmup(spec) != warmup(from)) {
+  if ((is_frozen(spec) || is_frozen(from)) && warmup(spec) != warmup(from)) {
     return Refusal("compression.warmup_clocks", warmup(spec), warmup(from),
                    "with ONE_BIT_ADAM the second moment stays as the warm-up "
                    "has left it");
@@ -375,8 +380,9 @@ absl::Status FillStart(JobsClient* client, const StartOptions& options,
   }
   start.set_weights_only(weights_only);
   if (!weights_only) {
-    SYNCLINE_RETURN_IF_ERROR(
-        CheckGoesOn(WithDefaults(from.spec), WithDefaults(*spec), notes));
+    SYNCLINE_RETURN_IF_ERROR(CheckGoesOn(WithDefaults(from.spec),
+                                         WithDefaults(*spec),
+                                         start.clock(), notes));
   }
   if (std::string other = OtherModelNote(options.model_file, from);
       !other.empty()) {

@@ -70,7 +70,7 @@ absl::StatusOr<SubmitResponse> SubmitAgain(JobsClient* client,
 // interrupted. Both have their defaults. Errors: InvalidArgument: with the
 // field, what --weights-only would allow.
 absl::Status CheckGoesOn(const JobSpec& from, const JobSpec& spec,
-                         std::vector<std::string>* notes);
+                         int64_t clock, std::vector<std::string>* notes);
 
 struct StartOptions {
   std::string from = {};  // empty: as the job file says

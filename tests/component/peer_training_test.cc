@@ -449,7 +449,7 @@ line (float[N, 70] x, float[70, 1] w) => (float[N, 1] y) {
       }
       if (sends_moments) {
         for (size_t i = 0; i < kInputs; ++i) {
-          const double limit = root(i) / std::sqrt(1 - kBeta2);
+          const double limit = root(i) * std::sqrt(kWorkers / (1 - kBeta2));
           const double mean = std::clamp(sent[i] / kBatch, -limit, limit);
           lost[rank][i] +=
               kBatch * (kBeta1 * m[i] + (1 - kBeta1) * mean) / root(i);

@@ -243,8 +243,10 @@ bool GradientCompressor::AddUp(Tensor* tensor, size_t offset, size_t count,
 bool GradientCompressor::AddUpMoment(Tensor* tensor, size_t offset,
                                      const AdamMoments& moments, const float* g,
                                      uint64_t samples) {
+  if (!AllFinite(g, moments.first.size())) return false;
   const FrozenAdam adam(
-      options_.adam, static_cast<int64_t>(options_.compression.warmup_clocks));
+      options_.adam, static_cast<int64_t>(options_.compression.warmup_clocks),
+      options_.workers);
   const auto of = static_cast<float>(samples);
   const float to_mean = scale_ / of;
   const float ratio = ratio_;
@@ -259,7 +261,6 @@ bool GradientCompressor::AddUpMoment(Tensor* tensor, size_t offset,
     r[i] = u * of + r[i] * ratio;
     largest = std::max(largest, Magnitude(r[i]));
   }
-  // Else the job fails, and no residual is needed any more.
   return largest < kInfinityBits;
 }
 
@@ -280,7 +281,10 @@ void GradientCompressor::CompressMoment(Tensor* tensor,
       EncodeSigns(tensor->residual.data() + offset, count, group,
                   &encoded_[id]);
     } else {
-      EncodeWhole(of, count, &encoded_[id]);
+      // What is not finite, if something is: the job fails by it.
+      const bool is_sum = sends_moments && AllFinite(of, count);
+      EncodeWhole(is_sum ? tensor->residual.data() + offset : of, count,
+                  &encoded_[id]);
     }
   }
 }

@@ -66,6 +66,7 @@ class GradientCompressor {
     uint32_t rank = 0;
     float momentum = 0;         // kDgc
     OptimizerParams adam = {};  // kOneBitAdam
+    uint32_t workers = 1;       // likewise
     // Likewise: the moments of a block, by id, before the step, of the mean
     // gradient. Null: what is compressed are sums of u.
     std::function<AdamMoments(uint32_t block)> moments = nullptr;

@@ -227,6 +227,7 @@ PeerExchange::PeerExchange(Options options, BlockMap map,
         GradientCompression::Kind::kOneBitAdam) {
       SYNCLINE_CHECK(options_.replicates);
       options.compressor.adam = options_.update.optimizer;
+      options.compressor.workers = link_->ranks();
       options.compressor.moments = [this](uint32_t block) {
         const DenseUpdater& updater = reduction_.updater();
         const uint32_t local = reduction_.local(block);

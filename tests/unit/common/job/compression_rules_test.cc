@@ -78,6 +78,12 @@ TEST(CompressionRulesTest, RefusesByName) {
       {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM } "
        "precision: FLOAT16",
        "compression.kind: ", "with FLOAT16 by loss_scale.fixed"},
+      {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM } "
+       "wire_type: WIRE_BFLOAT16",
+       "compression.kind: ", "with wire_type FLOAT32 only"},
+      {"compression { kind: ONE_BIT_ADAM warmup_clocks: 9 } optimizer { kind: "
+       "ADAM } training { max_clocks: 9 }",
+       "compression.warmup_clocks: ", "nothing would be compressed"},
       {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM clip_norm: 1 "
        "}",
        "optimizer.clip_norm: ", "does not go with compression ONE_BIT_ADAM"},
@@ -155,6 +161,8 @@ TEST(CompressionRulesTest, SaysWhatIsLostOnResume) {
   EXPECT_EQ(note("compression { kind: NONE }"), "");
   EXPECT_THAT(note("compression { kind: TOP_K }"),
               HasSubstr("checkpoints have no residuals"));
+  EXPECT_THAT(note("compression { kind: ONE_BIT_ADAM }"),
+              HasSubstr("of dense gradients and their sums"));
   EXPECT_THAT(note("optimizer { kind: MOMENTUM } compression { kind: DGC }"),
               HasSubstr("without momentum"));
 }

@@ -224,14 +224,14 @@ TEST(OptimizerTest, AGradientCountsNoMoreThanInAdam) {
   params.beta1 = 0.5f;
   params.beta2 = 0.75f;
   params.epsilon = 0.125f;
-  const FrozenAdam adam(params, 1);
+  const FrozenAdam adam(params, 1, /*workers=*/1);
   EXPECT_EQ(adam.Root(4), 4 + 0.125f);
   EXPECT_EQ(adam.Root(0), 0.125f);
   EXPECT_EQ(adam.NextOverRoot(3, 1, 4), 0.5f);
   EXPECT_EQ(adam.NextOverRoot(0, 7, 4), 0.875f);
   EXPECT_EQ(adam.NextOverRoot(0, 1e6, 4), 1) << "two roots at most";
   EXPECT_EQ(adam.NextOverRoot(0, -1e6, 4), -1);
-  EXPECT_TRUE(std::isnan(adam.NextOverRoot(0, std::nanf(""), 4)));
+  EXPECT_EQ(FrozenAdam(params, 1, /*workers=*/4).NextOverRoot(0, 1e6, 4), 2);
 }
 
 TEST(OptimizerTest, FollowsTheReferenceWithWeightDecay) {

@@ -5,6 +5,7 @@
 #include "scheduler/ctl/start_command.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
+
+// Of the checkpoint.
+constexpr int64_t kClock = 400;
 
 JobSpec Spec() {
   JobSpec spec;
@@ -85,21 +89,21 @@ TEST(StartCommandTest, TheLastCheckpointUnlessAClockIsNamed) {
 
 TEST(StartCommandTest, WhatCannotGoOnIsRefusedByName) {
   std::vector<std::string> notes;
-  EXPECT_TRUE(CheckGoesOn(Spec(), Spec(), &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(Spec(), Spec(), kClock, &notes).ok());
   EXPECT_THAT(notes, IsEmpty());
   JobSpec other = Spec();
   other.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
-  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, kClock, &notes).message()),
               AllOf(StartsWith("optimizer.kind: SGD, but the job of the "
                                "checkpoint has ADAM"),
                     HasSubstr("--weights-only")));
   other = Spec();
   other.mutable_training()->set_batch_size(32);
-  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, kClock, &notes).message()),
               StartsWith("training.batch_size: 32, but"));
   other = Spec();
   other.mutable_resources()->set_workers(3);
-  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), other, kClock, &notes).message()),
               StartsWith("resources.workers: 3, but"));
   EXPECT_THAT(notes, IsEmpty());
 }
@@ -111,23 +115,46 @@ TEST(StartCommandTest, InLocalAClockIsARoundAndTheOuterOptimizerHasTheState) {
   from = WithDefaults(from);
   JobSpec other = from;
   other.mutable_consistency()->mutable_local()->set_steps(8);
-  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, kClock, &notes).message()),
               StartsWith("consistency.local.steps: 8, but the job of the "
                          "checkpoint has 16"));
-  EXPECT_THAT(std::string(CheckGoesOn(Spec(), from, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(Spec(), from, kClock, &notes).message()),
               StartsWith("consistency.mode: LOCAL, but the job of the "
                          "checkpoint has SYNC: a clock would stand for"));
   other = from;
   other.mutable_consistency()->mutable_local()->mutable_optimizer()->set_kind(
       OptimizerSpec::NESTEROV);
-  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, kClock, &notes).message()),
               StartsWith("consistency.local.optimizer.kind: NESTEROV, but"));
   EXPECT_THAT(notes, IsEmpty());
   // That of the workers is in no checkpoint.
   other = from;
   other.mutable_optimizer()->set_kind(OptimizerSpec::SGD);
-  EXPECT_TRUE(CheckGoesOn(from, other, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(from, other, kClock, &notes).ok());
   EXPECT_THAT(notes, ElementsAre(StartsWith("warning: optimizer is not")));
+}
+
+TEST(StartCommandTest, AFrozenMomentOfAnotherWarmUpIsRefused) {
+  const JobSpec plain = Spec();
+  JobSpec early = plain;
+  early.set_strategy(ALL_REDUCE);
+  early.mutable_compression()->set_kind(CompressionSpec::ONE_BIT_ADAM);
+  early.mutable_compression()->set_warmup_clocks(kClock - 1);
+  JobSpec late = early;
+  late.mutable_compression()->set_warmup_clocks(kClock);
+  std::vector<std::string> notes;
+  EXPECT_TRUE(CheckGoesOn(early, early, kClock, &notes).ok());
+  for (const auto& [from, to] : {std::pair{early, late},
+                                 {late, early},
+                                 {plain, early},
+                                 {early, plain}}) {
+    EXPECT_THAT(std::string(CheckGoesOn(from, to, kClock, &notes).message()),
+                StartsWith("compression.warmup_clocks: "));
+  }
+  // Neither has come to its end.
+  EXPECT_TRUE(CheckGoesOn(plain, late, kClock, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(late, plain, kClock, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(early, late, kClock - 1, &notes).ok());
 }
 
 TEST(StartCommandTest, MomentumMustStayWhereItIs) {
@@ -138,20 +165,20 @@ TEST(StartCommandTest, MomentumMustStayWhereItIs) {
   JobSpec dgc = plain;
   dgc.mutable_compression()->set_kind(CompressionSpec::DGC);
   std::vector<std::string> notes;
-  EXPECT_THAT(std::string(CheckGoesOn(plain, dgc, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(plain, dgc, kClock, &notes).message()),
               AllOf(StartsWith("compression.kind: DGC, but the job of the "
                                "checkpoint has NONE"),
                     HasSubstr("--weights-only")));
-  EXPECT_THAT(std::string(CheckGoesOn(dgc, top_k, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(dgc, top_k, kClock, &notes).message()),
               StartsWith("compression.kind: TOP_K, but the job of the "
                          "checkpoint has DGC"));
-  EXPECT_TRUE(CheckGoesOn(dgc, dgc, &notes).ok());
-  EXPECT_TRUE(CheckGoesOn(plain, top_k, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(dgc, dgc, kClock, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(plain, top_k, kClock, &notes).ok());
   // SGD has no state that could be elsewhere.
   for (JobSpec* const spec : {&plain, &dgc}) {
     spec->mutable_optimizer()->set_kind(OptimizerSpec::SGD);
   }
-  EXPECT_TRUE(CheckGoesOn(plain, dgc, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(plain, dgc, kClock, &notes).ok());
   EXPECT_THAT(notes, ElementsAre(StartsWith("warning: compression is not"),
                                  StartsWith("warning: compression is not")));
 }
@@ -165,11 +192,11 @@ TEST(StartCommandTest, OtherWorkersGoOnWhereAClockHasTheSameSamples) {
   other.mutable_training()->set_global_batch(96);
   other.mutable_training()->set_batch_size(48);
   other.mutable_resources()->set_workers(2);
-  EXPECT_TRUE(CheckGoesOn(from, other, &notes).ok());
-  EXPECT_TRUE(CheckGoesOn(other, from, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(from, other, kClock, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(other, from, kClock, &notes).ok());
   EXPECT_THAT(notes, IsEmpty());
   other.mutable_training()->set_global_batch(95);
-  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, kClock, &notes).message()),
               StartsWith("training.global_batch: 95, but the job of the "
                          "checkpoint has 96"));
 }
@@ -180,10 +207,10 @@ TEST(StartCommandTest, OtherWorkersOfAJobThatCompressesBeginAnewAlone) {
   const JobSpec from = Spec();
   JobSpec other = from;
   other.mutable_resources()->set_workers(from.resources().workers() + 1);
-  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, kClock, &notes).message()),
               HasSubstr("--set training.global_batch="));
   other.mutable_compression()->set_kind(CompressionSpec::INT8);
-  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, kClock, &notes).message()),
               AllOf(HasSubstr("--weights-only starts anew"),
                     Not(HasSubstr("global_batch"))));
 }
@@ -194,12 +221,12 @@ TEST(StartCommandTest, AnyWorkersGoOnWithLeasedData) {
   from.mutable_data()->set_sharing(DataSpec::LEASED);
   JobSpec other = from;
   other.mutable_resources()->set_workers(7);
-  EXPECT_TRUE(CheckGoesOn(from, other, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(from, other, kClock, &notes).ok());
   EXPECT_THAT(notes, IsEmpty());
   other.mutable_training()->set_batch_size(32);
-  EXPECT_THAT(std::string(CheckGoesOn(from, other, &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(from, other, kClock, &notes).message()),
               StartsWith("training.batch_size: 32, but"));
-  EXPECT_THAT(std::string(CheckGoesOn(from, Spec(), &notes).message()),
+  EXPECT_THAT(std::string(CheckGoesOn(from, Spec(), kClock, &notes).message()),
               StartsWith("data.sharing: STATIC, but the job of the checkpoint "
                          "has LEASED"));
 }
@@ -211,12 +238,12 @@ TEST(StartCommandTest, WhatMakesItAnotherRunIsSaidAloud) {
   other.mutable_resources()->set_ps(5);
   other.mutable_training()->set_epochs(50);
   std::vector<std::string> notes;
-  EXPECT_TRUE(CheckGoesOn(Spec(), other, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(Spec(), other, kClock, &notes).ok());
   EXPECT_THAT(notes, IsEmpty());
   other.mutable_training()->set_seed(9);
   other.mutable_learning_rate()->set_base(0.5);
   other.mutable_data()->mutable_train()->mutable_digits()->set_count(7);
-  EXPECT_TRUE(CheckGoesOn(Spec(), other, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(Spec(), other, kClock, &notes).ok());
   EXPECT_THAT(notes, ElementsAre(StartsWith("warning: data is not that"),
                                  StartsWith("warning: learning_rate is not"),
                                  StartsWith("warning: training is not that")));
@@ -224,7 +251,7 @@ TEST(StartCommandTest, WhatMakesItAnotherRunIsSaidAloud) {
   other.mutable_compression()->set_kind(CompressionSpec::INT8);
   other.set_wire_type(WIRE_BFLOAT16);
   notes.clear();
-  EXPECT_TRUE(CheckGoesOn(Spec(), other, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(Spec(), other, kClock, &notes).ok());
   EXPECT_THAT(notes, ElementsAre(StartsWith("warning: compression is not that"),
                                  StartsWith("warning: wire_type is not that")));
 }
@@ -236,12 +263,12 @@ TEST(StartCommandTest, AnotherLengthIsSaidWhereTheRateFollowsFromIt) {
   JobSpec longer = from;
   longer.mutable_training()->set_epochs(50);
   std::vector<std::string> notes;
-  EXPECT_TRUE(CheckGoesOn(from, longer, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(from, longer, kClock, &notes).ok());
   EXPECT_THAT(notes, ElementsAre(HasSubstr("learning_rate.total_clocks")));
   notes.clear();
   from.mutable_learning_rate()->set_total_clocks(90);
   longer.mutable_learning_rate()->set_total_clocks(90);
-  EXPECT_TRUE(CheckGoesOn(from, longer, &notes).ok());
+  EXPECT_TRUE(CheckGoesOn(from, longer, kClock, &notes).ok());
   EXPECT_THAT(notes, IsEmpty());
 }
 

@@ -171,7 +171,7 @@ TEST(GradientCompressorTest, OneBitAdamSendsMomentsOverTheirRoot) {
   options.adam.kind = OptimizerKind::kAdam;
   options.adam.beta1 = kBeta1;
   const BlockMap map = MapFor(1);
-  const Gradients first = RandomGradients(99);
+  Gradients first = RandomGradients(99);
   Gradients second = RandomGradients(98);
   for (auto& of : second) {
     for (float& s : of) s *= s;
@@ -191,7 +191,7 @@ TEST(GradientCompressorTest, OneBitAdamSendsMomentsOverTheirRoot) {
     EXPECT_EQ(rank.Step(clock, gradients, kSamples), gradients);
   }
   EXPECT_THAT(rank.Residuals(), Each(0.0f));
-  const FrozenAdam adam(options.adam, 2);
+  const FrozenAdam adam(options.adam, 2, /*workers=*/1);
   Gradients kept = RandomGradients(0);
   for (auto& of : kept) std::fill(of.begin(), of.end(), 0.0f);
   for (int64_t clock = 2; clock < 6; ++clock) {
@@ -212,6 +212,23 @@ TEST(GradientCompressorTest, OneBitAdamSendsMomentsOverTheirRoot) {
         kept[t][i] = residual[i];
       }
     }
+  }
+  // What is not finite is seen by its owner, though an element is clipped.
+  for (const float wrong : {kNan, std::numeric_limits<float>::infinity()}) {
+    Rank one(options);
+    Gradients gradients = RandomGradients(3);
+    gradients[1][4] = wrong;
+    EXPECT_EQ(one.Step(2, gradients, kSamples)[1][0], gradients[1][0]);
+    EXPECT_FALSE(std::isfinite(one.Decoded()[1][4]));
+  }
+  {
+    // A second moment that has overflowed, of a first one that is infinite.
+    std::fill(first[1].begin(), first[1].end(),
+              std::numeric_limits<float>::infinity());
+    std::fill(second[1].begin(), second[1].end(),
+              std::numeric_limits<float>::infinity());
+    Rank one(options);
+    EXPECT_TRUE(std::isnan(one.Step(2, RandomGradients(3), kSamples)[1][0]));
   }
   // Sums are over the root already.
   options.moments = nullptr;
