@@ -247,8 +247,9 @@ std::vector<std::string> DoubledWeights(const onnx::GraphProto& graph) {
       by_bytes;
   std::vector<std::string> names;
   for (const onnx::TensorProto& tensor : graph.initializer()) {
+    // Biases have two dimensions, and may begin alike.
     if (!absl::c_linear_search(kRecurrent, ReaderIn(tensor.name())) ||
-        !IsPlainFloat(tensor) || !Varies(tensor)) {
+        tensor.dims_size() != 3 || !IsPlainFloat(tensor) || !Varies(tensor)) {
       continue;
     }
     auto& equal = by_bytes[tensor.raw_data()];

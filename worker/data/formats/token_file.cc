@@ -163,21 +163,25 @@ class TokenFileReader {
     return absl::OkStatus();
   }
 
-  // 16 bits a token is a guess by the name.
+  // 16 bits a token is a guess by the name. Tokens of 32 bits are below 2^24,
+  // so every second number is below 256 then, and of the others few are.
   absl::Status CheckGuess(const std::vector<char>& bytes) const {
-    constexpr size_t kTokensMin = 64;
+    constexpr size_t kPairsMin = 64;
+    constexpr uint16_t kSmall = 256;
     const size_t pairs = bytes.size() / (2 * sizeof(uint16_t));
-    if (pairs * 2 < kTokensMin) return absl::OkStatus();
+    if (pairs < kPairsMin) return absl::OkStatus();
+    size_t large = 0;
     for (size_t i = 0; i < pairs; ++i) {
-      uint16_t second = 0;
-      std::memcpy(&second, bytes.data() + (2 * i + 1) * sizeof(second),
-                  sizeof(second));
-      if (second != 0) return absl::OkStatus();
+      uint16_t pair[2];
+      std::memcpy(pair, bytes.data() + i * sizeof(pair), sizeof(pair));
+      if (pair[1] >= kSmall) return absl::OkStatus();
+      if (pair[0] >= kSmall) ++large;
     }
+    if (large < pairs / 2) return absl::OkStatus();
     return Bad(file_,
                "read as tokens of 16 bits, as a .bin file is, every second one "
-               "is 0: if they have 32 bits, set tokens.format: UINT32; if they "
-               "do not, UINT16");
+               "is below 256: if they have 32 bits, set tokens.format: UINT32; "
+               "if they do not, UINT16");
   }
 
   const InputFile& file_;

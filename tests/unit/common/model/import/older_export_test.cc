@@ -167,9 +167,12 @@ TEST(FindFoldedParametersTest, ATiedWeightThatIsThereTwice) {
 TEST(FindFoldedParametersTest, WeightsOfARecurrentLayerThatAreThereTwice) {
   onnx::ModelProto model = PytorchModel();
   AddWeight("onnx::LSTM_1", {1, 2, 2}, {1, 2, 3, 4}, &model);
-  AddWeight("onnx::LSTM_2", {1, 4}, {0, 0, 0, 0}, &model);
-  AddWeight("onnx::LSTM_3", {1, 4}, {0, 0, 0, 0}, &model);
-  AddWeight("onnx::LSTM_4", {1, 4}, {1, 2, 3, 4}, &model);
+  AddWeight("onnx::LSTM_2", {1, 2, 2}, {0, 0, 0, 0}, &model);
+  AddWeight("onnx::LSTM_3", {1, 2, 2}, {0, 0, 0, 0}, &model);
+  AddWeight("onnx::LSTM_4", {1, 4, 1}, {1, 2, 3, 4}, &model);
+  // A forget gate's bias, as it is often begun with.
+  AddWeight("onnx::LSTM_7", {1, 4}, {0, 1, 0, 0}, &model);
+  AddWeight("onnx::LSTM_8", {1, 4}, {0, 1, 0, 0}, &model);
   AddWeight("onnx::GRU_5", {1, 2, 2}, {1, 2, 3, 5}, &model);
   EXPECT_THAT(FindFoldedParameters(model), IsEmpty())
       << "zeros, another shape and another value are no copies";

@@ -92,17 +92,20 @@ TEST_F(TokenFileTest, WhatIsNotBelowTheVocabularyIsFound) {
 }
 
 TEST_F(TokenFileTest, ThirtyTwoBitsAreNotTakenForSixteen) {
-  std::vector<uint32_t> tokens(32, 7);
+  std::vector<uint32_t> tokens;
+  for (uint32_t i = 0; i < 64; ++i) tokens.push_back(70'000 + 900 * i);
   const std::string bytes = Bytes<uint32_t>(tokens);
-  EXPECT_THAT(Error("a.bin", bytes), AllOf(HasSubstr("every second one is 0"),
-                                           HasSubstr("tokens.format: UINT32")));
+  EXPECT_THAT(Error("a.bin", bytes),
+              AllOf(HasSubstr("every second one is below 256"),
+                    HasSubstr("tokens.format: UINT32")));
   const auto said = Load("a.bin", bytes, TokenSource::UINT16);
   ASSERT_TRUE(said.ok()) << said.status();
-  EXPECT_EQ(said->size(), 64);
-  tokens[31] = 70'000;
-  EXPECT_EQ(Load("a.bin", Bytes<uint32_t>(tokens))->size(), 64);
-  tokens.resize(31);
-  EXPECT_EQ(Load("a.bin", Bytes<uint32_t>(tokens))->size(), 62) << "too few";
+  EXPECT_EQ(said->size(), 128);
+  tokens.resize(63);
+  EXPECT_EQ(Load("a.bin", Bytes<uint32_t>(tokens))->size(), 126) << "too few";
+  // Characters, of which all are small.
+  const std::vector<uint16_t> small(1000, 65);
+  EXPECT_EQ(Load("a.bin", Bytes<uint16_t>(small))->size(), 1000);
 }
 
 TEST_F(TokenFileTest, WhatIsBrokenIsNamed) {
