@@ -32,7 +32,7 @@ class HangingDiskTest : public FaultFixture {
   void TrainTwice(const std::string& victim, const std::string& point,
                   JobSpec job) {
     // A job waits for its checkpoint for eight of these at its end.
-    job.mutable_limits()->set_step_timeout_seconds(1);
+    job.mutable_limits()->set_step_timeout_seconds(2);
     ASSERT_NO_FATAL_FAILURE(
         Restart(victim, {absl::StrCat("--fault=", point, ":1:hang:600")}));
     for (const char* name : {"hangs", "next"}) {

@@ -21,7 +21,8 @@ std::string ElasticText(const JobStatus& job) {
                         " that it should have; it takes more when they are "
                         "free and no job waits for them",
                         scaled > 0 ? ""
-                                   : ", two minutes after its last start or "
+                                   : ", --grow-pause-seconds of the scheduler "
+                                     "(two minutes) after its last start or "
                                      "loss at the earliest");
   }
   if (scaled > 0) {

@@ -26,8 +26,9 @@ TEST(ElasticTextTest, OnlyWhatDiffersIsSaid) {
   EXPECT_EQ(Text(SUCCEEDED, 3, 0, 2), "");
   EXPECT_EQ(Text(RUNNING, 3, 0, 2),
             "has 2 of the 3 workers that it should have; it takes more when "
-            "they are free and no job waits for them, two minutes after its "
-            "last start or loss at the earliest");
+            "they are free and no job waits for them, --grow-pause-seconds of "
+            "the scheduler (two minutes) after its last start or loss at the "
+            "earliest");
   EXPECT_EQ(Text(RUNNING, 3, 5, 3),
             "has 3 of the 5 workers that it should have; it takes more when "
             "they are free and no job waits for them");
