@@ -380,9 +380,8 @@ absl::Status FillStart(JobsClient* client, const StartOptions& options,
   }
   start.set_weights_only(weights_only);
   if (!weights_only) {
-    SYNCLINE_RETURN_IF_ERROR(CheckGoesOn(WithDefaults(from.spec),
-                                         WithDefaults(*spec),
-                                         start.clock(), notes));
+    SYNCLINE_RETURN_IF_ERROR(CheckGoesOn(
+        WithDefaults(from.spec), WithDefaults(*spec), start.clock(), notes));
   }
   if (std::string other = OtherModelNote(options.model_file, from);
       !other.empty()) {
