@@ -139,7 +139,6 @@ absl::Status StateFileSink::Flush() {
   SYNCLINE_RETURN_IF_ERROR(AwaitDisk());
   piece_->swap(buffer_);
   buffer_.clear();
-  has_piece_ = true;
   disk_->Begin([file = file_, piece = piece_] { return file->Write(*piece); });
   return absl::OkStatus();
 }
@@ -148,7 +147,6 @@ absl::Status StateFileSink::AwaitDisk() {
   const absl::Time deadline = MonotonicNow() + piece_wait_max_;
   while (true) {
     if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
-    if (!has_piece_) return absl::OkStatus();
     const absl::Time now = MonotonicNow();
     const std::optional<absl::Status> taken =
         disk_->Await(std::min(deadline, now + kAskPeriod));

@@ -64,7 +64,8 @@ class StateFileSink final : public ShardStateSink {
                 DiskThread* disk);
   // Gives buffer_ to the disk.
   absl::Status Flush();
-  // Until the disk has taken the piece that it was given. Errors: the disk's.
+  // Until the disk has taken the piece that it was given, if it was given one.
+  // Errors: the disk's.
   absl::Status AwaitDisk();
 
   const std::function<absl::Status()> go_on_;
@@ -72,9 +73,8 @@ class StateFileSink final : public ShardStateSink {
   std::shared_ptr<File> file_;
   absl::Duration piece_wait_max_ = absl::InfiniteDuration();
   std::string buffer_;
-  // The disk's until it has taken it, then empty with its memory.
+  // The disk's until it has taken it; then memory for the next one.
   std::shared_ptr<std::string> piece_;
-  bool has_piece_ = false;
   uint64_t bytes_ = 0;
   uint32_t crc32c_ = 0;
 };

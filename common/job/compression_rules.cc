@@ -46,6 +46,12 @@ void CheckFields(const C& compression, Problems* problems) {
                    kWarmupClocksMax);
 }
 
+std::string NameOfStrategy(const JobSpec& spec) {
+  return Strategy_Name(spec.strategy() == STRATEGY_UNSPECIFIED
+                           ? PARAMETER_SERVER
+                           : spec.strategy());
+}
+
 // Sums come back compressed; values do not yet.
 void CheckValues(const JobSpec& spec, Problems* problems) {
   if (!spec.compression().values() ||
@@ -55,9 +61,7 @@ void CheckValues(const JobSpec& spec, Problems* problems) {
   problems->Add("compression.values",
                 "is for ALL_REDUCE and HYBRID, whose sums of gradients come "
                 "back; not built yet for ",
-                spec.strategy() == STRATEGY_UNSPECIFIED
-                    ? "PARAMETER_SERVER"
-                    : Strategy_Name(spec.strategy()),
+                NameOfStrategy(spec),
                 ": leave it out; wire_type BFLOAT16 halves the bytes of "
                 "values");
 }
@@ -90,10 +94,7 @@ void CheckOneBitAdam(const JobSpec& spec, Problems* problems) {
     problems->Add("compression.kind",
                   "ONE_BIT_ADAM is for ALL_REDUCE, where every worker has the "
                   "moments, not ",
-                  spec.strategy() == STRATEGY_UNSPECIFIED
-                      ? "PARAMETER_SERVER"
-                      : Strategy_Name(spec.strategy()),
-                  ": use INT8");
+                  NameOfStrategy(spec), ": use INT8");
   }
   if (!IsOneOf(spec.wire_type(), {WIRE_TYPE_UNSPECIFIED, WIRE_FLOAT32})) {
     problems->Add("compression.kind",

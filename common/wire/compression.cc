@@ -69,6 +69,24 @@ size_t Groups(size_t count, uint32_t group) {
   return (count + group - 1) / group;
 }
 
+// A block of `group`, a scale for each group, and codes.
+struct GroupedBlock {
+  void SetScale(size_t of_group, float scale) {
+    Put(scales + of_group * sizeof(float), scale);
+  }
+  char* scales;
+  uint8_t* codes;  // zeros
+};
+GroupedBlock BeginGrouped(BlockEncoding encoding, size_t count, uint32_t group,
+                          size_t code_bytes, std::string* out) {
+  const size_t scale_bytes = Groups(count, group) * sizeof(float);
+  char* const at =
+      Begin(encoding, sizeof(group) + scale_bytes + code_bytes, out);
+  Put(at, group);
+  char* const scales = at + sizeof(group);
+  return {scales, reinterpret_cast<uint8_t*>(scales + scale_bytes)};
+}
+
 size_t DeltaBytes(uint32_t delta) {
   return delta < (1u << 7) ? 1 : delta < (1u << 14) ? 2 : 3;
 }
@@ -93,12 +111,9 @@ void EncodeWhole(const float* values, size_t count, std::string* out) {
 }
 
 void EncodeInt8(float* values, size_t count, uint32_t group, std::string* out) {
-  const size_t groups = Groups(count, group);
-  char* at = Begin(BlockEncoding::kInt8,
-                   sizeof(uint32_t) + groups * sizeof(float) + count, out);
-  Put(at, group);
-  char* scales = at + sizeof(uint32_t);
-  auto* codes = reinterpret_cast<int8_t*>(scales + groups * sizeof(float));
+  GroupedBlock block =
+      BeginGrouped(BlockEncoding::kInt8, count, group, count, out);
+  auto* const codes = reinterpret_cast<int8_t*>(block.codes);
   for (size_t first = 0; first < count; first += group) {
     const size_t n = std::min<size_t>(group, count - first);
     float* const of = values + first;
@@ -108,7 +123,7 @@ void EncodeInt8(float* values, size_t count, uint32_t group, std::string* out) {
     const float shrink = largest > kLargestScaled ? 1 - 0x1p-22f : 1;
     const float scale = is_scaled ? largest / 127 * shrink : 0;
     const float inverse = is_scaled ? 127 / largest : 0;
-    Put(scales + first / group * sizeof(float), scale);
+    block.SetScale(first / group, scale);
     for (size_t i = 0; i < n; ++i) {
       const float rounded = (of[i] * inverse + kRounder) - kRounder;
       codes[first + i] = static_cast<int8_t>(static_cast<int32_t>(rounded));
@@ -119,18 +134,13 @@ void EncodeInt8(float* values, size_t count, uint32_t group, std::string* out) {
 
 void EncodeTernary(const float* values, size_t count, uint32_t group,
                    uint64_t seed, std::string* out) {
-  const size_t groups = Groups(count, group);
-  char* at =
-      Begin(BlockEncoding::kTernary,
-            sizeof(uint32_t) + groups * sizeof(float) + (count + 3) / 4, out);
-  Put(at, group);
-  char* const scales = at + sizeof(uint32_t);
-  auto* const codes =
-      reinterpret_cast<uint8_t*>(scales + groups * sizeof(float));
+  GroupedBlock block =
+      BeginGrouped(BlockEncoding::kTernary, count, group, (count + 3) / 4, out);
+  uint8_t* const codes = block.codes;
   for (size_t first = 0; first < count; first += group) {
     const size_t n = std::min<size_t>(group, count - first);
     const float scale = LargestMagnitude(values + first, n);
-    Put(scales + first / group * sizeof(float), scale);
+    block.SetScale(first / group, scale);
     for (size_t i = first; i < first + n; ++i) {
       // Uniform in [0, 1): the largest value always becomes its scale, 0 never.
       const float drawn = static_cast<float>(Mix64(seed + i) >> 40) * 0x1p-24f;
@@ -144,14 +154,9 @@ void EncodeTernary(const float* values, size_t count, uint32_t group,
 
 void EncodeSigns(float* values, size_t count, uint32_t group,
                  std::string* out) {
-  const size_t groups = Groups(count, group);
-  char* at =
-      Begin(BlockEncoding::kSigns,
-            sizeof(uint32_t) + groups * sizeof(float) + (count + 7) / 8, out);
-  Put(at, group);
-  char* const scales = at + sizeof(uint32_t);
-  auto* const bits =
-      reinterpret_cast<uint8_t*>(scales + groups * sizeof(float));
+  GroupedBlock block =
+      BeginGrouped(BlockEncoding::kSigns, count, group, (count + 7) / 8, out);
+  uint8_t* const bits = block.codes;
   for (size_t first = 0; first < count; first += group) {
     const size_t n = std::min<size_t>(group, count - first);
     double sum = 0;
@@ -159,7 +164,7 @@ void EncodeSigns(float* values, size_t count, uint32_t group,
       sum += std::bit_cast<float>(Magnitude(values[i]));
     }
     const auto scale = static_cast<float>(sum / static_cast<double>(n));
-    Put(scales + first / group * sizeof(float), scale);
+    block.SetScale(first / group, scale);
     for (size_t i = first; i < first + n; ++i) {
       const bool is_negative = values[i] < 0;
       bits[i / 8] |= static_cast<uint8_t>((is_negative ? 1 : 0) << (i % 8));

@@ -281,7 +281,8 @@ void GradientCompressor::CompressMoment(Tensor* tensor,
       EncodeSigns(tensor->residual.data() + offset, count, group,
                   &encoded_[id]);
     } else {
-      // What is not finite, if something is: the job fails by it.
+      // Of the gradient and the sum the one that is not finite: the job fails
+      // by it.
       const bool is_sum = sends_moments && AllFinite(of, count);
       EncodeWhole(is_sum ? tensor->residual.data() + offset : of, count,
                   &encoded_[id]);

@@ -870,7 +870,7 @@ absl::Status ClusterCore::Cancel(const std::string& job_id,
   const bool goes_back = job->stopping();
   job->Cancel(reason, now, actions);
   Settle(job, now, actions);
-  // Who has been told that the job goes back may be saving it.
+  // A chief that has been told that the job goes back may still save it.
   for (const SessionId session : job->Participants()) {
     const auto it = engaged_.find(session);
     if (!goes_back || it == engaged_.end() || it->second.job_id != job_id) {

@@ -213,7 +213,7 @@ TEST(GradientCompressorTest, OneBitAdamSendsMomentsOverTheirRoot) {
       }
     }
   }
-  // What is not finite is seen by its owner, though an element is clipped.
+  // The owner sees an element that is not finite, though elements are clipped.
   for (const float wrong : {kNan, std::numeric_limits<float>::infinity()}) {
     Rank one(options);
     Gradients gradients = RandomGradients(3);

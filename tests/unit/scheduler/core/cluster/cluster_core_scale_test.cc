@@ -112,6 +112,17 @@ class ClusterCoreScaleTest : public ClusterCoreTest {
     const absl::Status status = core_.ChangeRegime(request, &actions_);
     return status.ok() ? "OK" : std::string(status.message());
   }
+  // A job that has run with two workers prepares with the third.
+  void GrowToThree(std::string* job) {
+    JoinWorkers(1, 2);
+    *job = Queue(Spec(3, 2));
+    Wait(absl::Seconds(16));
+    Run(*job);
+    JoinWorkers(3, 3);
+    ASSERT_TRUE(IsAskedWithin(130));
+    Save(*job, 10);
+    ASSERT_EQ(Status(*job).workers_size(), 3);
+  }
   // "OK", or why not.
   std::string Scale(const std::string& job, uint32_t workers,
                     const std::string& reason = "") {
@@ -662,14 +673,8 @@ TEST_F(ClusterCoreScaleTest, AJobWhoseWorkersChangeStaysInSync) {
 }
 
 TEST_F(ClusterCoreScaleTest, WorkersThatItCannotUseDoNotEndIt) {
-  JoinWorkers(1, 2);
-  const std::string job = Queue(Spec(3, 2));
-  Wait(absl::Seconds(16));
-  Run(job);
-  JoinWorkers(3, 3);
-  ASSERT_TRUE(IsAskedWithin(130));
-  Save(job, 10);
-  ASSERT_EQ(Status(job).workers_size(), 3);
+  std::string job;
+  ASSERT_NO_FATAL_FAILURE(GrowToThree(&job));
   for (const SessionId session : (*core_.FindJob(job))->Participants()) {
     DaemonMessage message;
     message.mutable_prepared()->set_job_id(job);
@@ -694,14 +699,8 @@ TEST_F(ClusterCoreScaleTest, WorkersThatItCannotUseDoNotEndIt) {
 
 // As one does whose host has too little memory.
 TEST_F(ClusterCoreScaleTest, ANewcomerThatDiesAgainAndAgainDoesNotEndIt) {
-  JoinWorkers(1, 2);
-  const std::string job = Queue(Spec(3, 2));
-  Wait(absl::Seconds(16));
-  Run(job);
-  JoinWorkers(3, 3);
-  ASSERT_TRUE(IsAskedWithin(130));
-  Save(job, 10);
-  ASSERT_EQ(Status(job).workers_size(), 3);
+  std::string job;
+  ASSERT_NO_FATAL_FAILURE(GrowToThree(&job));
   core_.OnStreamClosed(3, now_, &actions_);
   EXPECT_THAT(LastQueued(job), HasSubstr("restart 1 of at most 1"));
   all_.pop_back();
