@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/job/lease_rules.h"
 #include "common/job/step_shares.h"
-#include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
 #include "common/job/worker_groups.h"
 
@@ -89,13 +88,6 @@ std::pair<std::string, std::string> WhyNotShared(const JobSpec& spec) {
         absl::StrCat("a clock has ", shares.samples, " samples, so each of ",
                      workers, " workers would have ", shares.largest,
                      ", more than ", kShareMax)};
-  }
-  if (shares.parts > 1 && FreesValues(spec)) {
-    return {"sharding.stage",
-            absl::StrCat("3 is not built for shares in parts, and each of ",
-                         workers, " workers would have ", shares.largest,
-                         " samples of a clock in ", shares.parts,
-                         " parts; use sharding { stage: 2 }")};
   }
   if (shares.parts > 1 && spec.training().sync_batch_statistics() &&
       spec.training().global_batch() > 0) {

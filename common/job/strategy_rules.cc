@@ -60,8 +60,8 @@ void CheckMode(const JobSpec& spec, const StrategyRule& rule,
                                   : "; use PARAMETER_SERVER");
 }
 
-// Steps that gather values for each use are built for whole batches in float32
-// on the workers' processors.
+// Steps that gather values for each use are built for float32 on the workers'
+// processors.
 void CheckFreesValues(const JobSpec& spec, Problems* problems) {
   const auto refuse = [&](absl::string_view field, const auto& value,
                           absl::string_view use) {
@@ -70,16 +70,9 @@ void CheckFreesValues(const JobSpec& spec, Problems* problems) {
                   "for each use; use ",
                   use, ", or sharding { stage: 2 }");
   };
-  const TrainingSpec& training = spec.training();
-  if (training.micro_batches() > 1) {
-    refuse("training.micro_batches", training.micro_batches(), "1");
-  }
-  if (training.global_batch() > 0) {
-    refuse("training.global_batch", training.global_batch(),
-           "training.batch_size alone");
-  }
-  if (training.recompute_segments() > 1) {
-    refuse("training.recompute_segments", training.recompute_segments(), "1");
+  if (const uint32_t segments = spec.training().recompute_segments();
+      segments > 1) {
+    refuse("training.recompute_segments", segments, "1");
   }
   if (spec.precision() == BFLOAT16 || spec.precision() == FLOAT16) {
     refuse("precision", Precision_Name(spec.precision()), "FLOAT32");

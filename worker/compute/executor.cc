@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -153,11 +154,14 @@ class GraphExecutor : public Executor {
     return options_.micro_batches > 1 || LargestBatch() > options_.batch_size;
   }
   // How many a training batch is run in.
-  int64_t PartsOf(const Batch& batch) const {
-    if (batch.size <= options_.batch_size) {
-      return std::min(options_.micro_batches, batch.size);
+  int64_t PartsOf(int64_t batch_size) const {
+    if (batch_size <= options_.batch_size) {
+      return std::min(options_.micro_batches, batch_size);
     }
-    return (batch.size + LargestPart() - 1) / LargestPart();
+    return (batch_size + LargestPart() - 1) / LargestPart();
+  }
+  int64_t PartsMax() const {
+    return std::max(PartsOf(LargestBatch()), options_.micro_batches);
   }
   // Not lent: what parts of a batch add up to, what BatchNormalization says of
   // its input, and the zeros of parameters that do not lead to the loss.
@@ -205,6 +209,7 @@ class GraphExecutor : public Executor {
   void Describe(const StepPlan& step, ExecutorPlan* plan) const;
   // Samples [first, first + size) of a batch.
   struct Part {
+    int64_t index = 0;
     int64_t first = 0;
     int64_t size = 0;
     bool is_last = false;  // gradients are final after it
@@ -261,7 +266,8 @@ class GraphExecutor : public Executor {
   std::vector<DTypeOverlay> overlays_;
   ParameterMemory values_;
   ParameterMemory gradients_;
-  std::vector<std::vector<int>> gather_units_;
+  std::vector<std::vector<int>> gather_units_;  // of all parts of a step
+  size_t units_of_part_ = 0;
   int64_t pool_bytes_ = 0;  // of these
   DeviceMemory pool_;
   ParameterGatherer* gatherer_ = nullptr;
@@ -331,9 +337,6 @@ absl::Status GraphExecutor::CheckGathers() const {
   if (options_.precision != DType::kFloat32) {
     return refuse("16-bit precision", "precision: FLOAT32");
   }
-  if (HasParts()) {
-    return refuse("batches in parts", "training { micro_batches: 1 }");
-  }
   if (options_.recompute_segments > 1) {
     return refuse("activations that are computed again",
                   "training { recompute_segments: 1 }");
@@ -347,11 +350,15 @@ absl::Status GraphExecutor::CheckUnits(const StepPlan& plan) {
     units.push_back(unit.parameters);
   }
   if (gather_units_.empty()) {
-    gather_units_ = std::move(units);
+    units_of_part_ = units.size();
     pool_bytes_ = plan.gather_units().pool_bytes;
+    for (int64_t k = 0; k < PartsMax(); ++k)
+      absl::c_copy(units, std::back_inserter(gather_units_));
     return absl::OkStatus();
   }
-  if (units == gather_units_) return absl::OkStatus();
+  if (absl::c_equal(units,
+                    absl::MakeConstSpan(gather_units_).first(units_of_part_)))
+    return absl::OkStatus();
   return absl::InvalidArgumentError(
       "batches of different sizes read parameters in different orders, which "
       "SHARDED, stage 3, does not do; use sharding { stage: 2 }");
@@ -547,6 +554,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .parameters = values_.on_device(),
        .pool = pool_.as<char>(),
        .gatherer = gatherer_,
+       .first_unit = part.index * static_cast<int64_t>(units_of_part_),
        .gradients = gradients_.on_device(),
        .tables = tables_,
        .recorder = training ? recorder_ : nullptr,
@@ -645,11 +653,11 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
   SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, LargestBatch()));
   SetComputeThreads(options_.threads);
   const uint64_t seed = SeedFor(options_.seed, static_cast<uint64_t>(clock));
-  const int64_t parts = PartsOf(batch);
+  const int64_t parts = PartsOf(batch.size);
   StepResult result;
   for (int64_t k = 0; k < parts; ++k) {
     const int64_t first = batch.size * k / parts;
-    const Part part{first, batch.size * (k + 1) / parts - first,
+    const Part part{k, first, batch.size * (k + 1) / parts - first,
                     /*is_last=*/k + 1 == parts};
     const auto ready = [&](int i) {
       if (part.is_last) on_gradient(i);
@@ -713,8 +721,8 @@ absl::StatusOr<Executor::EvalResult> GraphExecutor::Evaluate(
     const Batch& batch) {
   SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.eval_batch_size));
   SetComputeThreads(options_.threads);
-  SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
-                            Ready(/*training=*/false, batch, {0, batch.size}));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      StepPlan * plan, Ready(/*training=*/false, batch, {0, 0, batch.size}));
   const absl::Status forward = plan->Forward(/*seed=*/0);
   RunLoss(*plan, /*for_backward=*/false);
   const absl::StatusOr<double> sum = ReadLoss(*plan);

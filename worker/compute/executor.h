@@ -89,7 +89,7 @@ class Executor {
     // parameter(i) is then memory of its own, for evaluations and for whoever
     // reads or writes values between steps; it can be given back
     // (ReleaseParameters). On this machine's processors alone, in float32, of
-    // whole batches whose forward pass runs once.
+    // batches whose forward pass runs once.
     int64_t gather_unit_bytes = 0;
   };
 
@@ -170,9 +170,11 @@ class Executor {
   // of two.
   virtual void UseLossScale(float factor) = 0;
 
-  // With gather_unit_bytes, the units of each step: the parameters that it
-  // gathers together, in the order in which a ParameterGatherer is asked for
-  // them. One parameter may be in several. Else empty.
+  // With gather_unit_bytes, the units of a step: the parameters that it gathers
+  // together, in the order in which a ParameterGatherer is asked for them. One
+  // parameter may be in several. A step in parts comes to all units of each
+  // part again; they are those of the largest number of parts, and a step of
+  // fewer ends before the last. Else empty.
   virtual absl::Span<const std::vector<int>> gather_units() const = 0;
   // Brings the values of the steps that follow. REQUIRES: gather_unit_bytes; it
   // is set before the first step. Outlives its use; null: nobody.

@@ -14,9 +14,10 @@ namespace syncline::worker {
 //   Begin(0) Await(0) Begin(1) .. operators of unit 0 .. Release(0)
 //   Await(1) Begin(2) .. operators of unit 1 .. Release(1) ...
 //
-// All calls come from the thread of the step. A step that fails, or whose loss
-// is not finite, ends early: its later units are not begun, and one that was
-// begun may not be awaited.
+// The first unit of a batch's next part begins when the part before has ended.
+// All calls come from the thread of the step. A step that fails, that has fewer
+// parts than others, or whose loss is not finite, ends early: its later units
+// are not begun, and one that was begun may not be awaited.
 class ParameterGatherer {
  public:
   virtual ~ParameterGatherer() = default;

@@ -388,6 +388,7 @@ absl::Status StepPlan::Bind(const Memory& memory) {
 
 void StepPlan::BindUnits(const Memory& memory) {
   gatherer_ = memory.gatherer;
+  first_unit_ = static_cast<int>(memory.first_unit);
   unit_values_.resize(gather_units_.units.size());
   for (size_t u = 0; u < unit_values_.size(); ++u) {
     unit_values_[u].clear();
@@ -404,10 +405,10 @@ absl::Status StepPlan::EnterStep(int step) {
     return absl::OkStatus();
   }
   const auto begin = [this](size_t unit) {
-    gatherer_->Begin(static_cast<int>(unit), unit_values_[unit]);
+    gatherer_->Begin(UnitNumber(unit), unit_values_[unit]);
   };
   if (units_entered_ == 0) begin(0);
-  SYNCLINE_RETURN_IF_ERROR(gatherer_->Await(static_cast<int>(units_entered_)));
+  SYNCLINE_RETURN_IF_ERROR(gatherer_->Await(UnitNumber(units_entered_)));
   // The next one comes while this one is computed with.
   if (++units_entered_ < units.size()) begin(units_entered_);
   return absl::OkStatus();
@@ -417,7 +418,7 @@ void StepPlan::LeaveStep(int step) {
   if (units_entered_ == 0) return;
   const size_t unit = units_entered_ - 1;
   if (gather_units_.units[unit].last_step == step) {
-    gatherer_->Release(static_cast<int>(unit));
+    gatherer_->Release(UnitNumber(unit));
   }
 }
 

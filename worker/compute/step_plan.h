@@ -113,6 +113,7 @@ class StepPlan {
     // that are aligned, and who fills them.
     char* pool = nullptr;
     ParameterGatherer* gatherer = nullptr;
+    int64_t first_unit = 0;  // the gatherer's number of the first one
     absl::Span<float* const> gradients;
     absl::Span<RowBatch* const> tables;
     StepRecorder* recorder = nullptr;  // null: nothing is recorded
@@ -221,6 +222,10 @@ class StepPlan {
   bool gathers() const { return spec_.gather_unit_bytes > 0; }
   void CutUnits();
   void BindUnits(const Memory& memory);
+  // By which the gatherer knows it.
+  int UnitNumber(size_t unit) const {
+    return first_unit_ + static_cast<int>(unit);
+  }
   // Before and after the operators of a step run: the unit that begins, or
   // ends, there. Errors: the gatherer's.
   absl::Status EnterStep(int step);
@@ -297,6 +302,7 @@ class StepPlan {
   DataError* errors_ = nullptr;
   const GradientScale* scale_ = nullptr;
   ParameterGatherer* gatherer_ = nullptr;
+  int first_unit_ = 0;
   std::vector<std::vector<float*>> unit_values_;  // by unit, as its parameters
   size_t units_entered_ = 0;                      // of this run
   const float* scores_ = nullptr;

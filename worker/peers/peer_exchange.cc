@@ -121,7 +121,9 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
       return absl::InvalidArgumentError(absl::StrCat(
           link->label(), ": a step gathers values ",
           tensors.gather_units.size(), " times, at most ",
-          UnitGathers::kUnitsMax, " are built; use sharding { stage: 2 }"));
+          UnitGathers::kUnitsMax,
+          " are built; use fewer training.micro_batches, or sharding { stage: "
+          "2 }"));
     }
     // The chief's are the job's initial values.
     if (link->rank() != 0 && tensors.release_values != nullptr) {

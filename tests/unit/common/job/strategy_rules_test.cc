@@ -83,9 +83,6 @@ TEST(StrategyRulesTest, RefusesWhatDoesNotGoWithIt) {
        "sharding: has no meaning for ALL_REDUCE, only for SHARDED"},
       {"sharding {}",
        "sharding: has no meaning for PARAMETER_SERVER, only for SHARDED"},
-      {"strategy: SHARDED sharding { stage: 3 } training { micro_batches: 2 }",
-       "training.micro_batches: 2 is not built for SHARDED, stage 3, which "
-       "gathers values for each use; use 1, or sharding { stage: 2 }"},
       {"strategy: SHARDED sharding { stage: 3 } training { "
        "recompute_segments: 3 }",
        "training.recompute_segments: 3 is not built for SHARDED, stage 3, "

@@ -1,6 +1,7 @@
 // Goal: steps whose parameters are gathered for each use have the bits of steps
-// that hold them, in the memory of two units. Method: executors of both kinds
-// over the same models and batches; whatever no operator may read is NaN.
+// that hold them, in the memory of two units, also where batches are run in
+// parts. Method: executors of both kinds over the same models and batches;
+// whatever no operator may read is NaN.
 
 #include <algorithm>
 #include <cmath>
@@ -40,15 +41,22 @@ std::vector<std::vector<float>> ValuesOf(SeededExecutor& trainer) {
   return values;
 }
 
-void ExpectSameBits(const TrainingModel& model, LossSpec::Kind loss) {
-  SeededExecutor trainer(model, loss, 6);
+void ExpectSameBits(const TrainingModel& model, LossSpec::Kind loss,
+                    int64_t micro_batches, int64_t batch_max,
+                    absl::Span<const int64_t> sizes) {
+  SeededExecutor trainer(model, loss, 6, micro_batches,
+                         /*recompute_segments=*/1, /*threads=*/1,
+                         /*statistics=*/nullptr, /*device=*/nullptr,
+                         DType::kFloat32, batch_max);
   for (int i = 0; i < trainer.count(); ++i) {
     if (trainer.name(i) != "w_running_variance") continue;
     for (float& v : trainer.executor().parameter(i)) v = std::abs(v) + 0.5f;
   }
   for (const int64_t unit_bytes : {1, 192, 1 << 20}) {
     SCOPED_TRACE(unit_bytes);
-    const Executor::Options options = Gathering(loss, unit_bytes);
+    Executor::Options options = Gathering(loss, unit_bytes);
+    options.micro_batches = micro_batches;
+    options.batch_max = batch_max;
     const auto plan = Executor::Plan(model.model, model.training, options);
     auto executor = Executor::Create(model.model, model.training, options);
     ASSERT_TRUE(plan.ok() && executor.ok()) << executor.status();
@@ -56,7 +64,8 @@ void ExpectSameBits(const TrainingModel& model, LossSpec::Kind loss) {
     ASSERT_TRUE((*executor)->MakeResident(nullptr).ok());
     CopyGatherer gatherer(executor->get(), ValuesOf(trainer));
     (*executor)->ReleaseParameters();
-    for (const int64_t size : {6, 4, 6}) {
+    for (const int64_t size : sizes) {
+      SCOPED_TRACE(size);
       const Batch batch = trainer.MakeBatch(size);
       std::vector<std::vector<float>> reported(trainer.count());
       const auto got = (*executor)->TrainStep(batch, 3, [&](int i) {
@@ -80,6 +89,14 @@ void ExpectSameBits(const TrainingModel& model, LossSpec::Kind loss) {
     EXPECT_EQ(got->loss_sum, want->loss_sum);
     EXPECT_EQ(got->scores, want->scores);
   }
+}
+
+// Whole batches; two parts of three samples, of which a batch of one has one;
+// parts of two, and batches of more than three of them.
+void ExpectSameBits(const TrainingModel& model, LossSpec::Kind loss) {
+  ExpectSameBits(model, loss, 1, 0, {6, 4, 6});
+  ExpectSameBits(model, loss, 2, 0, {6, 5, 1, 6});
+  ExpectSameBits(model, loss, 3, 11, {6, 11, 7, 2, 11});
 }
 
 TEST(ExecutorGatherTest, APerceptronHasTheSameBits) {
@@ -169,6 +186,28 @@ TEST(ExecutorGatherTest, TheNextUnitComesWhileOneIsInUse) {
   EXPECT_EQ(gatherer.calls(), "B0 A0 B1 R0 A1");
 }
 
+// Each part comes to all units again; the last ones of a batch of fewer parts
+// are not begun.
+TEST(ExecutorGatherTest, PartsOfABatchHaveUnitsOfTheirOwn) {
+  const TrainingModel model = Mlp();
+  SeededExecutor trainer(model, LossSpec::SOFTMAX_CROSS_ENTROPY, 6);
+  Executor::Options options = Gathering(LossSpec::SOFTMAX_CROSS_ENTROPY, 1);
+  options.micro_batches = 3;
+  auto executor = Executor::Create(model.model, model.training, options);
+  ASSERT_TRUE(executor.ok()) << executor.status();
+  EXPECT_EQ(std::vector<std::vector<int>>((*executor)->gather_units().begin(),
+                                          (*executor)->gather_units().end()),
+            (std::vector<std::vector<int>>{
+                {0, 1}, {2, 3}, {0, 1}, {2, 3}, {0, 1}, {2, 3}}));
+  CopyGatherer gatherer(executor->get(), ValuesOf(trainer));
+  ASSERT_TRUE((*executor)->TrainStep(trainer.MakeBatch(6), 0, Ignore).ok());
+  EXPECT_EQ(gatherer.calls(),
+            "B0 A0 B1 R0 A1 R1 B2 A2 B3 R2 A3 R3 B4 A4 B5 R4 A5 R5");
+  gatherer.Forget();
+  ASSERT_TRUE((*executor)->TrainStep(trainer.MakeBatch(2), 1, Ignore).ok());
+  EXPECT_EQ(gatherer.calls(), "B0 A0 B1 R0 A1 R1 B2 A2 B3 R2 A3 R3");
+}
+
 TEST(ExecutorGatherTest, ALossThatIsNotFiniteEndsTheStep) {
   const TrainingModel model = Mlp();
   SeededExecutor trainer(model, LossSpec::SOFTMAX_CROSS_ENTROPY, 6);
@@ -196,11 +235,6 @@ TEST(ExecutorGatherTest, WhatGoesWithoutItIsRefusedByName) {
   const std::string what =
       "values that are gathered for each use (SHARDED, stage 3) are not built "
       "for ";
-  ExpectError(refusal([](Executor::Options* o) { o->micro_batches = 2; }),
-              absl::StatusCode::kInvalidArgument,
-              what +
-                  "batches in parts; use sharding { stage: 2 } or training { "
-                  "micro_batches: 1 }");
   ExpectError(refusal([](Executor::Options* o) { o->recompute_segments = 2; }),
               absl::StatusCode::kInvalidArgument,
               what +

@@ -188,8 +188,8 @@ Job NarrowJob(uint64_t seed, bool replicates) {
   return job;
 }
 
-// Of SHARDED, stage 3: forward reads every tensor, backward some of them; the
-// chief reads cuts.
+// Of SHARDED, stage 3: forward reads every tensor, backward some of them, in
+// each part of a batch; the chief reads cuts.
 Job GatherJob(uint64_t seed, bool narrows = false) {
   Job job = RandomJob(seed);
   if (narrows) {
@@ -208,6 +208,10 @@ Job GatherJob(uint64_t seed, bool narrows = false) {
   for (int t = 0; t < count; ++t) add(t);
   for (int t = count; t-- > 0;) {
     if (random.Below(3) != 0) add(t);
+  }
+  const std::vector<std::vector<int>> of_part = job.units;
+  for (uint64_t parts = 1 + random.Below(3); parts > 1; --parts) {
+    job.units.insert(job.units.end(), of_part.begin(), of_part.end());
   }
   for (std::vector<RankStep>& step : job.steps) {
     step[0].reads_cut = random.Below(3) == 0;
