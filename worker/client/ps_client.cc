@@ -377,10 +377,8 @@ absl::Status PsClient::ClipBefore() {
   const double norm =
       std::sqrt(squares) / static_cast<double>(step_.sample_count());
   compressor()->BeginStep(step_.clock(), step_.sample_count());
-  if (norm > options_.clip_before_compression) {
-    compressor()->SetScale(
-        static_cast<float>(options_.clip_before_compression / norm));
-  }
+  compressor()->Clip(norm, options_.clip_before_compression,
+                     /*averaged=*/regime_.sync());
   return absl::OkStatus();
 }
 

@@ -110,8 +110,9 @@ class PsClient : public ParameterExchange {
     // kind. `running_means`: if empty, those of the tensors. Residuals are in
     // `carry_over`.
     GradientCompressor::Options compressor = {};
-    // The norm of the rank's mean gradient is cut to this before it is
-    // compressed; 0: it is not.
+    // Before it is compressed, the norm of the rank's mean gradient is cut so
+    // that a step has this one at most (GradientCompressor::Clip); 0: it is
+    // not.
     double clip_before_compression = 0;
     // Outlives this; may be null.
     TransferCounts* counts = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -189,6 +190,12 @@ void GradientCompressor::BeginStep(int64_t clock, uint64_t samples) {
   can_undo_ = options_.may_be_undone;
   clock_ = clock;
   scale_ = 1;
+}
+
+void GradientCompressor::Clip(double norm, double clip_norm, bool averaged) {
+  const double most =
+      averaged ? clip_norm * std::sqrt(options_.workers) : clip_norm;
+  if (norm > most) scale_ = static_cast<float>(most / norm);
 }
 
 void GradientCompressor::Undo() {

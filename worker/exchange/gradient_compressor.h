@@ -66,8 +66,8 @@ class GradientCompressor {
     uint32_t rank = 0;
     float momentum = 0;         // kDgc
     OptimizerParams adam = {};  // kOneBitAdam
-    uint32_t workers = 1;       // likewise
-    // Likewise: the moments of a block, by id, before the step, of the mean
+    uint32_t workers = 1;       // kOneBitAdam, Clip
+    // kOneBitAdam: the moments of a block, by id, before the step, of the mean
     // gradient. Null: what is compressed are sums of u.
     std::function<AdamMoments(uint32_t block)> moments = nullptr;
     bool may_be_undone = false;
@@ -102,8 +102,13 @@ class GradientCompressor {
   // Before the first tensor of a step with `samples` > 0. Without effect if
   // that step is open already: it is sent again, to other shards.
   void BeginStep(int64_t clock, uint64_t samples);
-  // Of the open step: gradients are multiplied by it; 1 since BeginStep.
-  void SetScale(float scale) { scale_ = scale; }
+  // Of the open step: its gradients, whose mean has `norm`, are scaled down so
+  // that the step that is made of them has clip_norm (> 0) at most. `averaged`:
+  // that step is the mean of all workers. Of N independent gradients it has
+  // 1 / sqrt(N) times the norm of one, so each may have sqrt(N) clip_norm.
+  // Source: Lin et al. 2018, section 3.2 and appendix C, which has
+  // clip_norm / sqrt(N) for what each adds to the mean, 1 / N of its gradient.
+  void Clip(double norm, double clip_norm, bool averaged);
   // A repeat within the step changes nothing: it is the same gradient.
   void Compress(uint32_t tensor, absl::Span<const float> gradient) {
     Compress(tensor, gradient, samples_);

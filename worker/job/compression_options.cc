@@ -1,7 +1,6 @@
 #include "worker/job/compression_options.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -78,9 +77,8 @@ uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
   return bytes;
 }
 
-double ClipBeforeCompression(const JobSpec& spec, int workers) {
-  if (!WorkersHaveMomentum(spec)) return 0;
-  return spec.optimizer().clip_norm() / std::sqrt(static_cast<double>(workers));
+double ClipBeforeCompression(const JobSpec& spec) {
+  return WorkersHaveMomentum(spec) ? spec.optimizer().clip_norm() : 0;
 }
 
 }  // namespace syncline::worker

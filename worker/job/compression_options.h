@@ -24,11 +24,10 @@ GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
 uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
                           const TrainingGraph& training);
 
-// The largest norm of a rank's mean gradient, which is scaled down to it before
-// it is compressed; 0: any. Where workers have the job's momentum they clip as
-// well, each to a share of clip_norm: the sum of N independent gradients has
-// sqrt(N) times the norm of one. Source: Lin et al. 2018, section 3.2.
-double ClipBeforeCompression(const JobSpec& spec, int workers);
+// The largest norm of a step's gradient, which ranks see to before they
+// compress theirs (GradientCompressor::Clip): those that have the job's
+// momentum. 0: any.
+double ClipBeforeCompression(const JobSpec& spec);
 
 }  // namespace syncline::worker
 

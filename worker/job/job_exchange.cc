@@ -137,8 +137,9 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   if (!job.is_evaluator() && job.spec().strategy() != HYBRID) {
     options.compressor =
         CompressorOptionsOf(job.spec(), job.regimes, job.training, job.rank);
-    options.clip_before_compression =
-        ClipBeforeCompression(job.spec(), job.assignment.workers_size());
+    options.compressor.workers =
+        static_cast<uint32_t>(job.assignment.workers_size());
+    options.clip_before_compression = ClipBeforeCompression(job.spec());
   }
   options.counts = job.counts.get();
   options.telemetry = process.metrics->client();
@@ -295,8 +296,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
   options.frees_values = FreesValues(job.spec());
   options.compression = {.compressor = CompressorOptionsOf(
                              job.spec(), regimes, job.training, job.rank),
-                         .clip_norm = ClipBeforeCompression(
-                             job.spec(), job.assignment.workers_size()),
+                         .clip_norm = ClipBeforeCompression(job.spec()),
                          .on_non_finite = GradientPolicyOf(job.spec())};
   options.counts = job.counts.get();
   SYNCLINE_ASSIGN_OR_RETURN(options.update, ReadUpdate(job.spec(), regimes));

@@ -53,9 +53,7 @@ absl::Status CompressedGradients::Clip(int64_t clock, uint64_t samples) {
                   options_.on_non_finite));
   const double norm = std::sqrt(squares) / static_cast<double>(samples);
   compressor_.BeginStep(clock, samples);
-  if (norm > options_.clip_norm) {
-    compressor_.SetScale(static_cast<float>(options_.clip_norm / norm));
-  }
+  compressor_.Clip(norm, options_.clip_norm, /*averaged=*/true);
   return absl::OkStatus();
 }
 

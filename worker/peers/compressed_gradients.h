@@ -33,8 +33,9 @@ class CompressedGradients {
  public:
   struct Options {
     GradientCompressor::Options compressor;
-    // Of a rank's mean gradient, which is scaled down to it before it is
-    // compressed. It takes the whole gradient to know its norm. 0: any.
+    // A step has this norm at most: each rank's gradient is scaled down before
+    // it is compressed (GradientCompressor::Clip). It takes the whole gradient
+    // to know its norm. 0: any.
     double clip_norm = 0;
     OnNonFinite on_non_finite = OnNonFinite::kFailJob;
   };

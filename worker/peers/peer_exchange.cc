@@ -225,11 +225,11 @@ PeerExchange::PeerExchange(Options options, BlockMap map,
     SYNCLINE_CHECK(options_.compression.clip_norm == 0 ||
                    !options_.frees_gradients);
     CompressedGradients::Options options = options_.compression;
+    options.compressor.workers = link_->ranks();
     if (options.compressor.compression.kind ==
         GradientCompression::Kind::kOneBitAdam) {
       SYNCLINE_CHECK(options_.replicates);
       options.compressor.adam = options_.update.optimizer;
-      options.compressor.workers = link_->ranks();
       options.compressor.moments = [this](uint32_t block) {
         const DenseUpdater& updater = reduction_.updater();
         const uint32_t local = reduction_.local(block);

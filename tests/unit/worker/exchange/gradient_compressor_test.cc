@@ -390,17 +390,65 @@ TEST(GradientCompressorTest, AResidualIsOfTheSamplesOfItsTensor) {
   }
 }
 
-TEST(GradientCompressorTest, GradientsAreScaledBefore) {
-  Rank rank(OptionsOf(Kind::kInt8));
-  rank.compressor().BeginStep(0, 32);
-  rank.compressor().SetScale(0.5f);
-  const Gradients gradients = RandomGradients(0);
-  for (uint32_t t = 0; t < gradients.size(); ++t) {
-    rank.compressor().Compress(t, gradients[t]);
+// One of four gradients that are independent has twice the norm of their mean.
+TEST(GradientCompressorTest, GradientsAreClippedBefore) {
+  struct Case {
+    double norm;
+    bool averaged;
+    float scale;
+  };
+  for (const Case& c :
+       {Case{8, false, 0.5f}, Case{8, true, 1}, Case{16, true, 0.5f},
+        Case{4, false, 1}, Case{1, true, 1}}) {
+    SCOPED_TRACE(c.norm);
+    GradientCompressor::Options options = OptionsOf(Kind::kInt8);
+    options.workers = 4;
+    Rank rank(options);
+    rank.compressor().BeginStep(0, 32);
+    rank.compressor().Clip(c.norm, /*clip_norm=*/4, c.averaged);
+    const Gradients gradients = RandomGradients(0);
+    for (uint32_t t = 0; t < gradients.size(); ++t) {
+      rank.compressor().Compress(t, gradients[t]);
+    }
+    const Gradients sent = rank.Decoded();
+    EXPECT_NEAR(sent[0][0], gradients[0][0] * c.scale, 1e-6);
+    EXPECT_EQ(sent[kMean], gradients[kMean]);  // a mean is no gradient
   }
-  const Gradients sent = rank.Decoded();
-  EXPECT_NEAR(sent[0][0], gradients[0][0] / 2, 1e-6);
-  EXPECT_EQ(sent[kMean], gradients[kMean]);  // a mean is no gradient
+}
+
+// The mean of gradients that are independent has the norm that the job allows
+// where each of theirs is allowed: it is scaled down by little or not at all.
+TEST(GradientCompressorTest, TheMeanOfClippedGradientsHasAboutTheNorm) {
+  constexpr uint32_t kRanks = 16;
+  constexpr uint32_t kTensor = 2;
+  constexpr double kClip = 3;
+  std::vector<double> mean(kSizes[kTensor]);
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    GradientCompressor::Options options = OptionsOf(Kind::kInt8);
+    options.rank = r;
+    options.workers = kRanks;
+    Rank rank(options);
+    Gradients gradients = RandomGradients(r);
+    double squares = 0;
+    for (const float g : gradients[kTensor])
+      squares += static_cast<double>(g) * g;
+    // Ten times as large as what the step may have.
+    const double to_norm = 10 * kClip / std::sqrt(squares);
+    for (float& g : gradients[kTensor]) {
+      g = static_cast<float>(g * to_norm);
+    }
+    rank.compressor().BeginStep(0, 1);
+    rank.compressor().Clip(10 * kClip, kClip, /*averaged=*/true);
+    for (uint32_t t = 0; t < gradients.size(); ++t) {
+      rank.compressor().Compress(t, gradients[t]);
+    }
+    const Gradients sent = rank.Decoded();
+    for (size_t i = 0; i < mean.size(); ++i)
+      mean[i] += sent[kTensor][i] / kRanks;
+  }
+  double squares = 0;
+  for (const double m : mean) squares += m * m;
+  EXPECT_NEAR(std::sqrt(squares), kClip, 0.1 * kClip);
 }
 
 TEST(GradientCompressorTest, ZerosStayZeros) {

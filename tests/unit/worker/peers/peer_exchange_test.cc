@@ -96,6 +96,7 @@ GradientCompressor::Options CompressorOptions(const Job& job, uint32_t rank) {
           .seed = job.seed,
           .rank = rank,
           .momentum = 0.5f,
+          .workers = static_cast<uint32_t>(job.steps[0].size()),
           .may_be_undone = job.update.on_non_finite == OnNonFinite::kSkipStep,
           .running_means = RunningMeans(job)};
 }
@@ -317,9 +318,7 @@ class SentGradients {
                                 .clock = static_cast<int64_t>(clock)},
                                job_.update.on_non_finite)) /
         static_cast<double>(samples);
-    if (norm > job_.clip_before) {
-      compressor_->SetScale(static_cast<float>(job_.clip_before / norm));
-    }
+    compressor_->Clip(norm, job_.clip_before, /*averaged=*/true);
   }
 
   const Job& job_;
