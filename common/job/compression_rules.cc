@@ -52,18 +52,33 @@ std::string NameOfStrategy(const JobSpec& spec) {
                            : spec.strategy());
 }
 
-// Sums come back compressed; values do not yet.
+// Sums, or what changes in the values of ps, come back compressed.
 void CheckValues(const JobSpec& spec, Problems* problems) {
-  if (!spec.compression().values() ||
-      IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID})) {
+  if (!spec.compression().values()) return;
+  if (IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID})) return;
+  if (!IsOneOf(spec.strategy(), {STRATEGY_UNSPECIFIED, PARAMETER_SERVER})) {
+    problems->Add("compression.values",
+                  "is for PARAMETER_SERVER, ALL_REDUCE and HYBRID; not built "
+                  "yet for ",
+                  NameOfStrategy(spec),
+                  ": leave it out; wire_type BFLOAT16 halves the bytes of "
+                  "values");
     return;
   }
-  problems->Add("compression.values",
-                "is for ALL_REDUCE and HYBRID, whose sums of gradients come "
-                "back; not built yet for ",
-                NameOfStrategy(spec),
-                ": leave it out; wire_type BFLOAT16 halves the bytes of "
-                "values");
+  if (!IsOneOf(spec.consistency().mode(),
+               {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC})) {
+    problems->Add("compression.values",
+                  "goes with SYNC by PARAMETER_SERVER, not with ",
+                  ConsistencySpec::Mode_Name(spec.consistency().mode()),
+                  ": workers follow what changes from clock to clock, which "
+                  "must be the same for all");
+  }
+  if (!IsOneOf(spec.wire_type(), {WIRE_TYPE_UNSPECIFIED, WIRE_FLOAT32})) {
+    problems->Add("compression.values", "does not go with wire_type ",
+                  WireType_Name(spec.wire_type()),
+                  ": values come back in 8 bits an element; leave one of them "
+                  "out");
+  }
 }
 
 void CheckDgc(const O& optimizer, Problems* problems) {
@@ -126,16 +141,19 @@ void CheckOneBitAdam(const JobSpec& spec, Problems* problems) {
   }
 }
 
-bool CompressesSums(const JobSpec& spec) {
+bool SendsBackSums(const JobSpec& spec) {
+  return IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID});
+}
+
+bool CompressesBack(const JobSpec& spec) {
   return spec.compression().values() ||
          spec.compression().kind() == C::ONE_BIT_ADAM;
 }
 
 // Of what is sent back, for a note.
 std::string NotCompressed(const JobSpec& spec) {
-  if (CompressesSums(spec)) return "";
-  return IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID}) ? "their sums, "
-                                                        : "values, ";
+  if (CompressesBack(spec)) return "";
+  return SendsBackSums(spec) ? "their sums, " : "values, ";
 }
 
 }  // namespace
@@ -216,8 +234,9 @@ std::string CompressionNote(const JobSpec& spec) {
   const C::Kind kind = spec.compression().kind();
   std::string note = absl::StrCat(
       "compression ", C::Kind_Name(kind),
-      CompressesSums(spec) ? ": of dense gradients and their sums, not of "
-                           : ": of dense gradients, not of ",
+      !CompressesBack(spec) ? ": of dense gradients, not of "
+      : SendsBackSums(spec) ? ": of dense gradients and their sums, not of "
+                            : ": of dense gradients and values, not of ",
       NotCompressed(spec), "rows of tables and running means");
   if (kind == C::TERNGRAD && !spec.compression().values()) return note;
   absl::StrAppend(

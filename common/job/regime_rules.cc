@@ -111,6 +111,11 @@ absl::Status ChangeWireType(const JobSpec& spec, const Regime& current,
     return Refuse("wire_type", absl::StrCat(type, " is none"));
   }
   SYNCLINE_RETURN_IF_ERROR(CheckThroughPs("wire_type", current, *next));
+  if (current.compression_spec().values()) {
+    return Refuse("wire_type",
+                  "values come back compressed (compression.values): change "
+                  "compression to NONE first");
+  }
   if (type == WIRE_FLOAT32 && Known(spec.wire_type()) != WIRE_FLOAT32) {
     return Refuse(
         "wire_type",
@@ -310,6 +315,15 @@ absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
   SYNCLINE_ASSIGN_OR_RETURN(*next.mutable_consistency(),
                             ChangedConsistency(current, change));
   SYNCLINE_RETURN_IF_ERROR(ChangeCompression(spec, current, change, &next));
+  if (next.compression_spec().values() &&
+      ModeOf(next) != ConsistencySpec::SYNC) {
+    return Refuse(
+        "mode",
+        absl::StrCat(ConsistencySpec::Mode_Name(ModeOf(next)),
+                     " does not go with compression.values: change "
+                     "compression to NONE first, or leave values out of the "
+                     "job"));
+  }
   if (LeasesData(spec)) {
     SYNCLINE_RETURN_IF_ERROR(CheckLeasesUnder(
         next.consistency(), std::max(workers, spec.resources().max_workers())));

@@ -43,6 +43,12 @@ struct TrainingRegime {
     return strategy == Strategy::kParameterServer ||
            strategy == Strategy::kHybrid;
   }
+  // The ps send what changes in their values, in 8 bits an element, to workers
+  // that have followed.
+  bool SendsChanges() const {
+    return compression.values && sync() &&
+           strategy == Strategy::kParameterServer;
+  }
   // All ranks reduce the same step at a time, whatever the mode of the rows.
   bool in_step() const { return sync() || strategy == Strategy::kHybrid; }
   // How many clocks of another worker a value may lack; none: any number.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -58,9 +59,13 @@ T Get(const char* at) {
   return value;
 }
 
+// With its head and padding.
+size_t BlockBytes(size_t payload) {
+  return (kHeaderBytes + payload + 3) / 4 * 4;
+}
+
 char* Begin(BlockEncoding encoding, size_t payload, std::string* out) {
-  const size_t bytes = (kHeaderBytes + payload + 3) / 4 * 4;
-  char* const at = Grow(out, bytes);  // zeros
+  char* const at = Grow(out, BlockBytes(payload));  // zeros
   Put(at, static_cast<uint8_t>(encoding));
   return at + kHeaderBytes;
 }
@@ -118,6 +123,10 @@ void EncodeInt8(float* values, size_t count, uint32_t group, std::string* out) {
     const size_t n = std::min<size_t>(group, count - first);
     float* const of = values + first;
     const float largest = LargestMagnitude(of, n);
+    if (!std::isfinite(largest)) {
+      block.SetScale(first / group, std::numeric_limits<float>::quiet_NaN());
+      continue;  // 0 times NaN
+    }
     const bool is_scaled = largest >= kLeastScaled;
     // Rounded down where 127 of it would be infinite.
     const float shrink = largest > kLargestScaled ? 1 - 0x1p-22f : 1;
@@ -130,6 +139,11 @@ void EncodeInt8(float* values, size_t count, uint32_t group, std::string* out) {
       of[i] -= rounded * scale;
     }
   }
+}
+
+size_t Int8Bytes(size_t count, uint32_t group) {
+  return BlockBytes(sizeof(group) + Groups(count, group) * sizeof(float) +
+                    count);
 }
 
 void EncodeTernary(const float* values, size_t count, uint32_t group,
@@ -475,6 +489,15 @@ void CompressedBlock::CopyTo(size_t first, size_t n, float* out) const {
       return CopyBitmap(first, n, out);
     case BlockEncoding::kDeltas:
       return CopyDeltas(first, n, out);
+  }
+}
+
+void CompressedBlock::AddTo(float* values) const {
+  float piece[kPieceElements];
+  for (size_t first = 0; first < count_; first += kPieceElements) {
+    const size_t n = std::min(kPieceElements, count_ - first);
+    CopyTo(first, n, piece);
+    for (size_t i = 0; i < n; ++i) values[first + i] += piece[i];
   }
 }
 

@@ -68,20 +68,25 @@ void EncodeWhole(const float* values, size_t count, std::string* out);
 // Takes the values that are encoded off `values`: what is left is the residual.
 // An int8 is the value by its group's scale, the largest magnitude / 127,
 // rounded to the nearest, ties to even. A group whose largest magnitude is
-// below 1e-30 is left whole. REQUIRES: values are finite; group is within the
+// below 1e-30 is left whole. Of a group with a value that is not finite all
+// become NaN, and `values` stay as they are. REQUIRES: group is within the
 // range above.
 void EncodeInt8(float* values, size_t count, uint32_t group, std::string* out);
+// Bytes of such a block.
+size_t Int8Bytes(size_t count, uint32_t group);
 
 // Three levels by chance, so that the mean is right: an element becomes
 // sign * scale with probability |value| / scale, else 0; scale is the largest
 // magnitude of its group. Element i draws from Mix64(seed + i).
-// REQUIRES: as EncodeInt8. Source: Wen et al. 2017, "TernGrad", section 3.
+// REQUIRES: values are finite; group is within the range above. Source: Wen et
+// al. 2017, "TernGrad", section 3.
 void EncodeTernary(const float* values, size_t count, uint32_t group,
                    uint64_t seed, std::string* out);
 
 // Takes the values that are encoded off `values`: what is left is the residual.
 // An element becomes its sign times its group's scale, the mean magnitude.
-// REQUIRES: as EncodeInt8. Source: Tang et al. 2021, "1-bit Adam", section 3.
+// REQUIRES: as EncodeTernary. Source: Tang et al. 2021, "1-bit Adam",
+// section 3.
 void EncodeSigns(float* values, size_t count, uint32_t group, std::string* out);
 
 // Which elements of a tensor are largest. Of those that are exactly as large as
@@ -134,6 +139,8 @@ class CompressedBlock {
 
   // Writes the elements [first, first + n). REQUIRES: within the block.
   void CopyTo(size_t first, size_t n, float* out) const;
+  // Adds all elements to `values`.
+  void AddTo(float* values) const;
 
   BlockEncoding encoding() const { return encoding_; }
   size_t count() const { return count_; }

@@ -61,6 +61,11 @@ ByteBuffer PullFrame(JobShard* shard, uint32_t rank, PullValues values) {
     if (!shard->layout().is_dense(block)) break;
     header.add_blocks(shard->layout().ids()[block]);
   }
+  if (values.form == ValueForm::kChange) {
+    header.set_compression(CompressionSpec::INT8);
+    header.mutable_block_bytes()->Add(values.block_bytes.begin(),
+                                      values.block_bytes.end());
+  }
   if (values.rows != nullptr) AddTables(*values.rows, &header);
   header.set_min_clock(values.min_clock);
   header.set_max_clock(values.max_clock);

@@ -160,6 +160,7 @@ CallToken JobShard::AddCall(const ShardCall& call, Payload payload, Taken taken,
   if (call.pull.has_value()) {
     pending.pulled = call.pull->blocks;
     pending.pulled_type = call.pull->type;
+    pending.pulled_form = FormOf(*call.pull);
   }
   // An answer larger than its shared-memory area is sent over the network.
   if (AnswerBytes(pending) > pending.answer.bytes) pending.answer = {};

@@ -88,7 +88,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
 
   // DenseUpdater::MakeResident, before the first call.
   absl::Status MakeResident(const GoOnCheck& go_on) {
-    return executor_.dense().MakeResident(go_on);
+    return executor_.MakeResident(go_on);
   }
 
   // Fixes with which workers a clock is applied. Before the first call, where
@@ -312,6 +312,7 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   void ReadInto(PendingCall call, PullValues result, const WaitingRead& read,
                 StepBatch* batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   PullValues MakeResult(const PendingCall& call, const WaitingRead& read) const;
+  ValueForm FormOf(const PullFacts& pull) const;
   size_t AnswerBytes(const PendingCall& call) const;
   // A pull's rows, in pieces of one lane each.
   struct LanePiece {

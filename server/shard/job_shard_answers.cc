@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/busy.h"
 #include "common/base/clock.h"
@@ -15,6 +16,13 @@ namespace syncline::ps {
 namespace {
 
 using Kind = ShardAction::Kind;
+
+// Where each of the parts begins; then the end.
+std::vector<size_t> StartsOf(absl::Span<const uint32_t> sizes) {
+  std::vector<size_t> starts(1, 0);
+  for (const uint32_t size : sizes) starts.push_back(starts.back() + size);
+  return starts;
+}
 
 }  // namespace
 
@@ -62,11 +70,24 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.returned = read.returned;
   result.waited = read.waited;
   result.type = call.pulled_type;
+  result.form = call.pulled_form;
+  if (result.form == ValueForm::kChange) {
+    result.block_bytes = layout_.ChangeBytes(call.pulled);
+  }
   result.bytes = AnswerBytes(call);
   return result;
 }
 
+ValueForm JobShard::FormOf(const PullFacts& pull) const {
+  if (pull.changes) return ValueForm::kChange;
+  const bool trains = pull.cut_id == 0 && layout_.SendsChanges(pull.clock);
+  return trains ? ValueForm::kSent : ValueForm::kOwn;
+}
+
 size_t JobShard::AnswerBytes(const PendingCall& call) const {
+  if (call.pulled_form == ValueForm::kChange) {
+    return absl::c_accumulate(layout_.ChangeBytes(call.pulled), size_t{0});
+  }
   size_t elements = layout_.Offsets(call.pulled).back();
   if (call.pulled_rows != nullptr) {
     for (const RowList& list : call.pulled_rows->lists) {
@@ -114,7 +135,10 @@ void JobShard::ReadInto(PendingCall call, PullValues result,
         absl::OkStatus());
   }
   const std::vector<BlockIndex> blocks = result.blocks;
-  const std::vector<size_t> offsets = layout_.Offsets(blocks);
+  const std::vector<size_t> offsets =
+      result.form == ValueForm::kChange
+          ? StartsOf(absl::MakeConstSpan(result.block_bytes))
+          : layout_.Offsets(blocks);
   const size_t dense_blocks = offsets.size() - 1;
   std::vector<LanePiece> pieces = CutByLane(result.rows, blocks);
   const auto reading = std::make_shared<PullReading>(
@@ -122,6 +146,7 @@ void JobShard::ReadInto(PendingCall call, PullValues result,
   for (size_t i = 0; i < dense_blocks; ++i) {
     batch->Add(lanes_->LaneOf(blocks[i]), {.kind = Kind::kRead,
                                            .block = blocks[i],
+                                           .clock = read.clock,
                                            .first = offsets[i],
                                            .reading = reading});
   }

@@ -1,12 +1,14 @@
 #include "server/shard/lane_executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace syncline::ps {
 namespace {
@@ -36,6 +38,12 @@ void PullReading::Copy(absl::Span<const float> values, size_t first) {
   StepDone(absl::OkStatus());
 }
 
+void PullReading::CopyChange(absl::string_view change, size_t first) {
+  std::memcpy(reinterpret_cast<char*>(result_.floats()) + first, change.data(),
+              change.size());
+  StepDone(absl::OkStatus());
+}
+
 void PullReading::StepDone(absl::Status status) {
   if (!status.ok()) {
     MutexLock lock(&mu_);
@@ -62,11 +70,20 @@ LaneExecutor::LaneExecutor(const JobConfig* config, const ShardLayout* layout,
       non_finite_(config->update.on_non_finite, WorkerNames(*config),
                   config->label) {
   dense_.UseRegimes(&layout->regimes());
+  if (const TrainingRegime& first = config->regimes.regimes()[0];
+      first.SendsChanges()) {
+    sent_.emplace(layout->counts(), first.compression.block_elements);
+  }
   for (BlockIndex block = 0; block < layout->ids().size(); ++block) {
     const uint32_t tensor = layout->map().blocks()[layout->ids()[block]].tensor;
     const std::optional<float>& momentum = config->momenta[tensor];
     if (momentum.has_value()) dense_.MakeRunningMean(block, *momentum);
   }
+}
+
+absl::Status LaneExecutor::MakeResident(const GoOnCheck& go_on) {
+  SYNCLINE_RETURN_IF_ERROR(dense_.MakeResident(go_on));
+  return sent_.has_value() ? sent_->MakeResident(go_on) : absl::OkStatus();
 }
 
 void LaneExecutor::Run(int lane, std::vector<LaneStep>& steps,
@@ -127,13 +144,25 @@ void LaneExecutor::RunBlock(const LaneStep& step,
       }
       break;
     default:
-      if (non_finite_.failed()) {
-        step.reading->StepDone(non_finite_.failure());
-      } else {
-        step.reading->Copy(dense_.values(step.block), step.first);
-      }
+      Read(step);
       break;
   }
+}
+
+void LaneExecutor::Read(const LaneStep& step) {
+  PullReading& reading = *step.reading;
+  if (non_finite_.failed()) return reading.StepDone(non_finite_.failure());
+  const absl::Span<const float> own = dense_.values(step.block);
+  if (reading.form() == ValueForm::kOwn) return reading.Copy(own, step.first);
+  if (reading.form() == ValueForm::kSent) {
+    return reading.Copy(sent_->At(step.block, step.clock, own), step.first);
+  }
+  const absl::StatusOr<absl::string_view> change =
+      sent_->ChangeAt(step.block, step.clock, own);
+  if (!change.ok()) {
+    return reading.StepDone(Annotate(change.status(), config_->label));
+  }
+  reading.CopyChange(*change, step.first);
 }
 
 void LaneExecutor::TellNonFinite(

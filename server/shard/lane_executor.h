@@ -6,17 +6,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/element_type.h"
 #include "common/base/mutex.h"
 #include "common/regime/live_regimes.h"
+#include "common/system/memory_claim.h"
 #include "common/update/dense_updater.h"
 #include "common/update/reduction_round.h"
 #include "server/consistency/consistency_controller.h"
@@ -27,10 +30,18 @@
 #include "server/shard/embedding_tables.h"
 #include "server/shard/job_config.h"
 #include "server/shard/non_finite_log.h"
+#include "server/shard/sent_values.h"
 #include "server/shard/shard_layout.h"
 #include "server/shard/snapshot_taker.h"
 
 namespace syncline::ps {
+
+// Which values of dense blocks a pull reads.
+enum class ValueForm {
+  kOwn,     // the shard's
+  kSent,    // those that workers train with (SentValues)
+  kChange,  // what changes to these from those of the clock before
+};
 
 // Values that were read for a pull.
 struct PullValues {
@@ -51,6 +62,8 @@ struct PullValues {
   AnswerArea area;
   size_t bytes = 0;
   ElementType type = ElementType::kFloat32;
+  ValueForm form = ValueForm::kOwn;
+  std::vector<uint32_t> block_bytes;  // kChange
   // Kept until the values are sent: their part of the budget, and the owner
   // that is destroyed then.
   InFlightBudget::Hold hold;
@@ -72,6 +85,7 @@ class PullReading {
       : done_(std::move(done)), result_(std::move(result)), left_(steps) {}
 
   ElementType type() const { return result_.type; }
+  ValueForm form() const { return result_.form; }
   // Where element `first` of the answer belongs.
   void* At(size_t first) {
     return reinterpret_cast<char*>(result_.floats()) +
@@ -79,6 +93,8 @@ class PullReading {
   }
   // A step that writes these values.
   void Copy(absl::Span<const float> values, size_t first);
+  // A step of a pull of kChange that writes a block at byte `first`.
+  void CopyChange(absl::string_view change, size_t first);
   void StepDone(absl::Status status);
 
  private:
@@ -121,7 +137,8 @@ struct LaneStep {
   uint64_t sample_count = 0;
   double squared_norm = -1;
   double trust_ratio = 1;
-  size_t first = 0;  // element in `source` or in the result of `reading`
+  // Element in `source` or in the result of `reading`; byte of one of kChange.
+  size_t first = 0;
   std::shared_ptr<const FloatSource> source = nullptr;
   std::shared_ptr<PullReading> reading = nullptr;
   std::unique_ptr<RowsStep> rows = nullptr;  // set: only this counts
@@ -146,6 +163,10 @@ class LaneExecutor {
   // first step; outlives it.
   void UseSnapshotTaker(SnapshotTaker* taker) { snapshots_ = taker; }
 
+  // Takes the memory of all blocks. REQUIRES: no other call runs. Errors:
+  // DenseUpdater::MakeResident's.
+  absl::Status MakeResident(const GoOnCheck& go_on);
+
   // Of blocks and slots that the caller may touch; sizes and options always.
   DenseUpdater& dense() { return dense_; }
   const DenseUpdater& dense() const { return dense_; }
@@ -164,6 +185,7 @@ class LaneExecutor {
  private:
   void RunBlock(const LaneStep& step, std::shared_ptr<const FloatSource> source,
                 DenseUpdater::Scratch* scratch);
+  void Read(const LaneStep& step);
   void RunRows(int lane, const RowsStep& step);
   void ComputeRowNorms(int lane, const RowsStep& step, const RowStep& rows);
   // Reports the blocks in which a step has found NaN or infinity.
@@ -173,6 +195,7 @@ class LaneExecutor {
   const JobConfig* const config_;
   const ShardLayout* const layout_;
   DenseUpdater dense_;
+  std::optional<SentValues> sent_;      // where values come back compressed
   std::vector<double> norms_;           // by block, written by its lane
   std::vector<LambNorms> trust_norms_;  // likewise, of dense ones
   const std::unique_ptr<EmbeddingTables> tables_;

@@ -44,6 +44,7 @@ struct PendingCall {
   std::vector<size_t> offsets;  // of the payload's blocks, in elements
   std::vector<BlockIndex> pulled;
   ElementType pulled_type = ElementType::kFloat32;
+  ValueForm pulled_form = ValueForm::kOwn;
   std::shared_ptr<CallRows> pulled_rows;
   InFlightBudget::Hold pull_hold;
   AnswerArea answer;

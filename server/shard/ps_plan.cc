@@ -11,6 +11,7 @@
 #include "common/update/dense_updater.h"
 #include "common/update/update_spec.h"
 #include "server/shard/job_config.h"
+#include "server/shard/sent_values.h"
 
 namespace syncline::ps {
 namespace {
@@ -89,6 +90,11 @@ PsPlan PlanShard(const OptimizerParams& optimizer,
         waiting * bytes + (controller.NeedsGradientNorm()
                                ? elements * int64_t{sizeof(float)}
                                : 0);
+  }
+  if (const TrainingRegime& first = controller.regimes.regimes()[0];
+      first.SendsChanges()) {
+    plan.value_bytes += static_cast<int64_t>(
+        SentValues::MemoryBytes(counts, first.compression.block_elements));
   }
   // How many rows a batch has is not known here.
   const int64_t of_worker =

@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/job/step_limits.h"
 #include "common/regime/compression_message.h"
+#include "common/wire/compression.h"
 #include "common/wire/frame.h"
 #include "common/wire/wire_element_type.h"
 
@@ -45,6 +46,10 @@ uint64_t KeyBytes(const google::protobuf::RepeatedPtrField<TableRows>& tables) {
   uint64_t rows = 0;
   for (const TableRows& table : tables) rows += table.rows();
   return rows * sizeof(int64_t);
+}
+
+bool AsksForChanges(const PullHeader& header) {
+  return header.compression() > CompressionSpec::NONE;
 }
 
 }  // namespace
@@ -207,6 +212,28 @@ absl::Status ShardLayout::CheckPullFields(const PullHeader& header) const {
   return CheckTables("pull.tables", header.tables());
 }
 
+absl::Status ShardLayout::CheckAskedChanges(const PullHeader& header) const {
+  if (!AsksForChanges(header)) return absl::OkStatus();
+  if (header.compression() != CompressionSpec::INT8 ||
+      !SendsChanges(header.clock()) || header.cut_id() != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pull.compression is ",
+        CompressionSpec::Kind_IsValid(header.compression())
+            ? CompressionSpec::Kind_Name(header.compression())
+            : absl::StrCat(header.compression()),
+        header.cut_id() != 0 ? " at a cut, whose values are whole"
+        : SendsChanges(header.clock())
+            ? ", values come back as INT8"
+            : absl::StrCat(", the job's values are not compressed at clock ",
+                           header.clock())));
+  }
+  if (header.tables_size() > 0) {
+    return absl::InvalidArgumentError(
+        "pull.tables: rows do not travel with compressed blocks");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ShardLayout::CheckTables(absl::string_view field,
                                       const TableList& tables) const {
   for (int i = 0; i < tables.size(); ++i) {
@@ -292,6 +319,8 @@ absl::StatusOr<CheckedPull> ShardLayout::ReadPull(const PullHeader& header,
         CheckAskedType(header.wire_type(), header.clock()));
     pull.facts.type = ElementTypeOf(header.wire_type());
   }
+  SYNCLINE_RETURN_IF_ERROR(CheckAskedChanges(header));
+  pull.facts.changes = AsksForChanges(header);
   SYNCLINE_ASSIGN_OR_RETURN(pull.facts.blocks, Indices(header.blocks()));
   size_t values = Offsets(pull.facts.blocks).back();
   size_t at = first_byte;
@@ -341,6 +370,21 @@ std::vector<size_t> ShardLayout::Offsets(
     offsets.push_back(offsets.back() + counts_[block]);
   }
   return offsets;
+}
+
+bool ShardLayout::SendsChanges(int64_t clock) const {
+  return regimes_.At(0).SendsChanges() && regimes_.At(clock).SendsChanges();
+}
+
+std::vector<uint32_t> ShardLayout::ChangeBytes(
+    absl::Span<const BlockIndex> blocks) const {
+  const uint32_t group = regimes_.At(0).compression.block_elements;
+  std::vector<uint32_t> bytes;
+  for (const BlockIndex block : blocks) {
+    if (!is_dense(block)) break;
+    bytes.push_back(static_cast<uint32_t>(Int8Bytes(counts_[block], group)));
+  }
+  return bytes;
 }
 
 absl::StatusOr<std::vector<BlockIndex>> ShardLayout::Indices(

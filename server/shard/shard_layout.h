@@ -90,6 +90,10 @@ class ShardLayout {
   const GradientCompression& CompressionAt(int64_t clock) const {
     return regimes_.At(clock).compression;
   }
+  // Workers train with SentValues at this clock.
+  bool SendsChanges(int64_t clock) const;
+  // Bytes of each dense block's change. REQUIRES: the job begins with such.
+  std::vector<uint32_t> ChangeBytes(absl::Span<const BlockIndex> blocks) const;
   // Elements and global id of each dense block, by BlockIndex.
   absl::Span<const size_t> counts() const { return counts_; }
   absl::Span<const uint32_t> ids() const { return map_.shard_blocks(shard_); }
@@ -142,6 +146,8 @@ class ShardLayout {
                                 uint64_t payload_bytes) const;
   absl::Status CheckPushFields(const PushHeader& header) const;
   absl::Status CheckPullFields(const PullHeader& header) const;
+  // OK if the pull asks for what a worker of the job may have.
+  absl::Status CheckAskedChanges(const PullHeader& header) const;
   absl::Status CheckTables(absl::string_view field,
                            const TableList& tables) const;
   // Bytes of what the header announces. REQUIRES: CheckTables is OK.

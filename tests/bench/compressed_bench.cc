@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<Example>> Examples(const BenchOptions& options) {
   cnn.by_accuracy = true;
   examples.push_back(std::move(cnn));
   SYNCLINE_ASSIGN_OR_RETURN(Example gpt, Shipped("gpt"));
-  gpt.momentum_rate = 0.1f;
+  gpt.momentum_rate = 0.3f;
   gpt.momentum_clip_norm = 1;
   gpt.warmup_clocks = 500;
   examples.push_back(std::move(gpt));
@@ -104,6 +104,7 @@ struct Method {
   bool has_momentum = false;
   CompressionSpec::Kind kind = CompressionSpec::NONE;
   bool has_goal = false;
+  bool values = false;  // they come back compressed
 };
 constexpr Method kMethods[] = {
     {false, CompressionSpec::NONE},
@@ -113,6 +114,8 @@ constexpr Method kMethods[] = {
     {false, CompressionSpec::ONE_BIT_ADAM, /*has_goal=*/true},
     {true, CompressionSpec::NONE},
     {true, CompressionSpec::DGC, /*has_goal=*/true},
+    {false, CompressionSpec::INT8, /*has_goal=*/true, /*values=*/true},
+    {true, CompressionSpec::DGC, /*has_goal=*/true, /*values=*/true},
 };
 
 JobSpec JobOf(const Example& example, const Method& method) {
@@ -135,6 +138,7 @@ JobSpec JobOf(const Example& example, const Method& method) {
   }
   if (method.kind != CompressionSpec::NONE) {
     job.mutable_compression()->set_kind(method.kind);
+    job.mutable_compression()->set_values(method.values);
     if (method.kind == CompressionSpec::DGC ||
         method.kind == CompressionSpec::ONE_BIT_ADAM) {
       job.mutable_compression()->set_warmup_clocks(example.warmup_clocks);
@@ -204,12 +208,13 @@ absl::Status RunCompressedBench(const BenchOptions& options, Report* report) {
                             Examples(options));
   const auto name_of = [](const Example& example, const Method& method,
                           CompressionSpec::Kind kind) {
+    const bool values = method.values && kind != CompressionSpec::NONE;
     return absl::StrCat(
         example.name, " ",
         OptimizerSpec::Kind_Name(method.has_momentum
                                      ? OptimizerSpec::MOMENTUM
                                      : example.job.optimizer().kind()),
-        " ", CompressionSpec::Kind_Name(kind));
+        " ", CompressionSpec::Kind_Name(kind), values ? " both ways" : "");
   };
   for (const Example& example : examples) {
     std::vector<Method> measured;

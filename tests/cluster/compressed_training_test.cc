@@ -57,9 +57,11 @@ class CompressedTrainingTest : public testing::Test {
 
   // Trains, and checks what a user sees of it. Returns the model's bytes.
   std::string Train(CompressionSpec::Kind kind, uint32_t ps,
-                    double smaller_at_least) {
+                    double smaller_at_least, bool values = false) {
     SCOPED_TRACE(absl::StrCat(CompressionSpec::Kind_Name(kind), ", ps ", ps));
-    const auto status = cluster_.Train(JobFile(kind, ps));
+    const auto status = cluster_.Train(JobFile(kind, ps, [&](JobSpec* job) {
+      job->mutable_compression()->set_values(values);
+    }));
     EXPECT_OK(status.status());
     if (!status.ok() || status->evaluations().empty()) return "";
     const double accuracy = status->evaluations().rbegin()->accuracy();
@@ -69,7 +71,12 @@ class CompressedTrainingTest : public testing::Test {
       sent += static_cast<double>(worker.gradient_bytes());
       whole += static_cast<double>(worker.gradient_float32_bytes());
       EXPECT_GT(worker.value_bytes(), 0u);
-      EXPECT_EQ(worker.value_bytes(), worker.value_float32_bytes());
+      if (values) {
+        // Whole where a worker begins and behind evaluations.
+        EXPECT_GT(worker.value_float32_bytes(), 3 * worker.value_bytes());
+      } else {
+        EXPECT_EQ(worker.value_bytes(), worker.value_float32_bytes());
+      }
     }
     std::cout << CompressionSpec::Kind_Name(kind) << ": accuracy " << accuracy
               << ", gradients " << whole / sent << " times smaller\n";
@@ -92,6 +99,12 @@ TEST_F(CompressedTrainingTest, LearnsAsMuchWithTheSameBitsOnAnyPs) {
   const std::string top = Train(CompressionSpec::TOP_K, 2, 5);
   EXPECT_TRUE(top == Train(CompressionSpec::TOP_K, 1, 5));
   EXPECT_FALSE(top == int8);
+}
+
+TEST_F(CompressedTrainingTest, LearnsAsMuchFromValuesThatComeBackCompressed) {
+  const std::string both = Train(CompressionSpec::INT8, 2, 3.5, true);
+  EXPECT_TRUE(both == Train(CompressionSpec::INT8, 1, 3.5, true));
+  EXPECT_FALSE(both == Train(CompressionSpec::INT8, 2, 3.5));
 }
 
 TEST_F(CompressedTrainingTest, ARestartSaysThatResidualsBeginAnew) {

@@ -92,6 +92,13 @@ class SharingClient {
     return client_->Wait();
   }
 
+  // Without samples.
+  absl::Status EmptyStep(int64_t clock) {
+    client_->BeginStep({.clock = clock});
+    client_->EndBackward({});
+    return client_->Wait();
+  }
+
   worker::PsClient& client() { return *client_; }
   std::vector<std::vector<float>>& values() { return values_; }
   const std::vector<absl::Span<float>>& gradients() { return gradients_; }

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/wire/compression.h"
 #include "worker/client/row_frames.h"
 
 namespace syncline::worker {
@@ -85,6 +88,39 @@ absl::Status StoreBlocks(const BlockMap& map, const Chunk& chunk,
     CopyValues(payload, type, offset, count,
                values[run.tensor].data() + run.offset);
     offset += count * ElementBytes(type);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddChanges(const BlockMap& map, const Chunk& chunk,
+                        const PullResponseHeader& header,
+                        const PayloadView& payload,
+                        absl::Span<const absl::Span<float>> values) {
+  if (header.compression() != CompressionSpec::INT8 ||
+      payload.size_bytes() != chunk.bytes ||
+      absl::c_accumulate(header.block_bytes(), uint64_t{0}) != chunk.bytes ||
+      !absl::c_equal(header.blocks(), chunk.blocks) ||
+      header.block_bytes_size() != header.blocks_size()) {
+    return absl::InternalError(
+        absl::StrCat("answered the changes of ", header.blocks_size(),
+                     " blocks with ", payload.size_bytes(), " bytes, expected ",
+                     chunk.blocks.size(), " with ", chunk.bytes));
+  }
+  std::string bytes;
+  size_t at = 0;
+  for (int i = 0; i < header.blocks_size(); ++i) {
+    const Block& block = map.blocks()[chunk.blocks[static_cast<size_t>(i)]];
+    bytes.resize(header.block_bytes(i));
+    payload.CopyTo(at, bytes.size(), bytes.data());
+    at += bytes.size();
+    const auto change =
+        CompressedBlock::Parse(bytes, static_cast<size_t>(block.count));
+    if (!change.ok()) {
+      return absl::InternalError(absl::StrCat("the change of block ",
+                                              header.blocks(i), " ",
+                                              change.status().message()));
+    }
+    change->AddTo(values[block.tensor].data() + block.offset);
   }
   return absl::OkStatus();
 }

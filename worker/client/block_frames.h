@@ -46,6 +46,13 @@ absl::Status StoreBlocks(const BlockMap& map, const Chunk& chunk,
                          const PayloadView& payload,
                          absl::Span<const absl::Span<float>> values);
 
+// Adds the answer to a pull of what changes in `chunk` to `values`. Errors:
+// Internal: it is not what was asked for. Some blocks may have changed then.
+absl::Status AddChanges(const BlockMap& map, const Chunk& chunk,
+                        const PullResponseHeader& header,
+                        const PayloadView& payload,
+                        absl::Span<const absl::Span<float>> values);
+
 }  // namespace syncline::worker
 
 #endif  // SYNCLINE_WORKER_CLIENT_BLOCK_FRAMES_H_

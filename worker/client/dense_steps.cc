@@ -7,6 +7,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/regime/compression_message.h"
+#include "common/wire/compression.h"
 #include "common/wire/frame.h"
 #include "worker/client/block_frames.h"
 
@@ -44,7 +45,8 @@ void DenseSteps::StartEmptyPull(uint32_t shard, int64_t clock,
   StartPull({.shard = shard}, clock, cut_id);
 }
 
-void DenseSteps::BeginStep() {
+void DenseSteps::BeginStep(bool changes) {
+  pulls_changes_ = changes;
   const PushedStep& step = *context_.step;
   compressed_ = context_.compressor != nullptr &&
                 context_.headers->Compression(step.clock()).any();
@@ -79,7 +81,7 @@ void DenseSteps::SendGradients(Chunk chunk) {
   call.shard = chunk.shard;
   call.clock = step.clock();
   call.rank = RankOf(chunk);
-  const size_t pulled_bytes = BytesAs(pulled_type_, chunk);
+  const size_t pulled_bytes = PulledBytes(chunk);
   PushHeader push = step.Header(chunk.shard, chunk.blocks);
   std::vector<grpc::Slice> gradients = Gradients(chunk, &push);
   size_t pushed_bytes = 0;
@@ -94,16 +96,18 @@ void DenseSteps::SendGradients(Chunk chunk) {
   if (step.pulls()) {
     PushPullHeader header;
     *header.mutable_push() = std::move(push);
-    *header.mutable_pull() =
-        context_.headers->MakePullPart(chunk.blocks, step.next_clock(), 0);
+    *header.mutable_pull() = context_.headers->MakePullPart(
+        chunk.blocks, step.next_clock(), 0, pulls_changes_);
     call.method = "PushPull";
     call.answer_bytes = pulled_bytes;
     call.request = EncodeFrame(header, std::move(gradients));
+    const size_t float32_bytes = BytesAs(ElementType::kFloat32, chunk);
     chunk.bytes = pulled_bytes;
-    call.on_response = [this, chunk = std::move(chunk), type = pulled_type_](
+    call.on_response = [this, chunk = std::move(chunk), float32_bytes,
+                        type = pulled_type_, changes = pulls_changes_](
                            const grpc::ByteBuffer& response, absl::Time left) {
-      CountValues(type, chunk.bytes);
-      return StoreValues(chunk, type, response, left);
+      CountValues(float32_bytes, chunk.bytes);
+      return StoreValues(chunk, type, changes, response, left);
     };
   } else {
     call.method = "Push";
@@ -146,11 +150,10 @@ std::vector<grpc::Slice> DenseSteps::WholeGradients(const Chunk& chunk) const {
   return GradientSlices(*context_.map, as_pushed, pushed_type_, sent, owner);
 }
 
-void DenseSteps::CountValues(ElementType type, size_t bytes) const {
+void DenseSteps::CountValues(size_t float32_bytes, size_t bytes) const {
   if (context_.counts == nullptr) return;
   context_.counts->value_bytes += bytes;
-  context_.counts->value_float32_bytes +=
-      bytes / ElementBytes(type) * sizeof(float);
+  context_.counts->value_float32_bytes += float32_bytes;
 }
 
 void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
@@ -167,8 +170,11 @@ void DenseSteps::StartPull(Chunk chunk, int64_t clock, uint64_t cut_id) {
   call.on_response = [this, chunk = std::move(chunk), cut_id,
                       type = context_.headers->PulledType(clock, cut_id)](
                          const grpc::ByteBuffer& response, absl::Time left) {
-    if (cut_id == 0) CountValues(type, chunk.bytes);
-    return StoreValues(chunk, type, response, left);
+    if (cut_id == 0) {
+      CountValues(chunk.bytes / ElementBytes(type) * sizeof(float),
+                  chunk.bytes);
+    }
+    return StoreValues(chunk, type, /*changes=*/false, response, left);
   };
   context_.calls->Start(std::move(call));
 }
@@ -180,6 +186,16 @@ size_t DenseSteps::ChunkBytes(uint32_t shard) const {
 
 size_t DenseSteps::BytesAs(ElementType type, const Chunk& chunk) const {
   return chunk.bytes / builder_.element_bytes() * ElementBytes(type);
+}
+
+size_t DenseSteps::PulledBytes(const Chunk& chunk) const {
+  if (!pulls_changes_) return BytesAs(pulled_type_, chunk);
+  size_t bytes = 0;
+  for (const uint32_t block : chunk.blocks) {
+    bytes += Int8Bytes(static_cast<size_t>(context_.map->blocks()[block].count),
+                       context_.headers->ChangeGroup());
+  }
+  return bytes;
 }
 
 std::vector<Chunk> DenseSteps::ShardChunks(uint32_t shard,
@@ -202,13 +218,17 @@ int64_t DenseSteps::RankOf(const Chunk& chunk) const {
 }
 
 absl::Status DenseSteps::StoreValues(const Chunk& chunk, ElementType type,
+                                     bool changes,
                                      const grpc::ByteBuffer& response,
                                      absl::Time left) {
   PullResponseHeader header;
   PayloadView payload;
   SYNCLINE_RETURN_IF_ERROR(DecodeFrame(response, &header, &payload));
-  SYNCLINE_RETURN_IF_ERROR(StoreBlocks(*context_.map, chunk, type, header,
-                                       payload, context_.tensors->values));
+  SYNCLINE_RETURN_IF_ERROR(
+      changes ? AddChanges(*context_.map, chunk, header, payload,
+                           context_.tensors->values)
+              : StoreBlocks(*context_.map, chunk, type, header, payload,
+                            context_.tensors->values));
   context_.answers->OnValues(chunk.shard, header, payload.size_bytes(), left);
   return absl::OkStatus();
 }

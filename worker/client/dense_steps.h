@@ -40,8 +40,9 @@ class DenseSteps {
 
   // Before the first gradient of a step: shards may have begun to share memory,
   // or ended it, and its gradients and the values behind it may travel in
-  // another type; the size of messages follows.
-  void BeginStep();
+  // another type; the size of messages follows. `changes`: those values come as
+  // changes to those that the tensors have.
+  void BeginStep(bool changes = false);
   // Takes the gradient of `tensor` for the open step, and sends what is full or
   // worth a message. Each message also asks for the blocks' values of the next
   // step, where the step pulls.
@@ -60,14 +61,17 @@ class DenseSteps {
   std::vector<grpc::Slice> Gradients(const Chunk& chunk, PushHeader* push);
   // The uncompressed gradients of the open step, and who keeps them in memory.
   std::vector<grpc::Slice> WholeGradients(const Chunk& chunk) const;
-  void CountValues(ElementType type, size_t bytes) const;
+  void CountValues(size_t float32_bytes, size_t bytes) const;
   // Of a chunk of the open step, whose values travel as `type`.
   size_t BytesAs(ElementType type, const Chunk& chunk) const;
+  // Of the open step's values for the next one, as they come.
+  size_t PulledBytes(const Chunk& chunk) const;
   std::vector<Chunk> ShardChunks(uint32_t shard, ElementType type) const;
   // When the first of the chunk's tensors is needed.
   int64_t RankOf(const Chunk& chunk) const;
-  // Copies a PullResponse for `chunk` into the parameters.
-  absl::Status StoreValues(const Chunk& chunk, ElementType type,
+  // Copies a PullResponse for `chunk` into the parameters; `changes`: adds it
+  // to them.
+  absl::Status StoreValues(const Chunk& chunk, ElementType type, bool changes,
                            const grpc::ByteBuffer& response, absl::Time left);
 
   const ClientContext& context_;
@@ -78,6 +82,7 @@ class DenseSteps {
   ElementType pushed_type_ = ElementType::kFloat32;
   bool compressed_ = false;
   ElementType pulled_type_ = ElementType::kFloat32;
+  bool pulls_changes_ = false;
 };
 
 }  // namespace syncline::worker

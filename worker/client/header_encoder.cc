@@ -46,8 +46,10 @@ PushHeader HeaderEncoder::MakePush(uint32_t shard,
 }
 
 PullHeader HeaderEncoder::MakePullPart(absl::Span<const uint32_t> blocks,
-                                       int64_t clock, uint64_t cut_id) const {
+                                       int64_t clock, uint64_t cut_id,
+                                       bool changes) const {
   PullHeader header;
+  if (changes) header.set_compression(CompressionSpec::INT8);
   header.set_clock(clock);
   header.set_cut_id(cut_id);
   header.set_wire_type(WireTypeOf(PulledType(clock, cut_id)));

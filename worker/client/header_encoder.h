@@ -42,6 +42,15 @@ class HeaderEncoder {
   const GradientCompression& Compression(int64_t clock) const {
     return regimes_.At(clock).compression;
   }
+  // The values that workers train with at `clock` may come as changes.
+  bool SendsChanges(int64_t clock) const {
+    return regimes_.regimes()[0].SendsChanges() &&
+           regimes_.At(clock).SendsChanges();
+  }
+  // Elements of a change that share a scale.
+  uint32_t ChangeGroup() const {
+    return regimes_.regimes()[0].compression.block_elements;
+  }
   // How the values of a pull travel. `cut_id` 0: the pull is not of a cut.
   ElementType PulledType(int64_t clock, uint64_t cut_id) const {
     return cut_id == 0 ? regimes_.At(clock).wire_type : ElementType::kFloat32;
@@ -52,9 +61,10 @@ class HeaderEncoder {
   // Without the fields of the step but its clock.
   PushHeader MakePush(uint32_t shard, absl::Span<const uint32_t> blocks,
                       int64_t clock) const;
-  // The pull of a PushPull: without the caller, whom the push names.
+  // The pull of a PushPull: without the caller, whom the push names. `changes`:
+  // to the values of the clock before, which the rank has.
   PullHeader MakePullPart(absl::Span<const uint32_t> blocks, int64_t clock,
-                          uint64_t cut_id) const;
+                          uint64_t cut_id, bool changes = false) const;
   PullHeader MakePull(uint32_t shard, absl::Span<const uint32_t> blocks,
                       int64_t clock, uint64_t cut_id) const;
 

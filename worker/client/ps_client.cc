@@ -151,6 +151,7 @@ absl::Status PsClient::Pull(int64_t clock) { return PullAll(clock, 0); }
 
 absl::Status PsClient::PullAll(int64_t clock, uint64_t cut) {
   const uint64_t cut_id = cuts_.WireId(cut);
+  values_of_.reset();
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
     dense_.StartPulls(shard, clock, cut_id);
     // Nothing to read, but to wait for: the first values, or the cut.
@@ -158,7 +159,9 @@ absl::Status PsClient::PullAll(int64_t clock, uint64_t cut) {
       dense_.StartEmptyPull(shard, clock, cut_id);
     }
   }
-  return WaitForNews();
+  SYNCLINE_RETURN_IF_ERROR(WaitForNews());
+  if (cut == 0) values_of_ = clock;
+  return absl::OkStatus();
 }
 
 absl::Status PsClient::PullRows(int64_t clock, uint64_t cut_id,
@@ -263,7 +266,7 @@ void PsClient::BeginStep(const Step& step) {
   FollowCompression();
   answers_.BeginStep();
   held_.clear();
-  dense_.BeginStep();
+  dense_.BeginStep(PullsChanges());
 }
 
 void PsClient::FollowCompression() {
@@ -385,7 +388,11 @@ absl::Status PsClient::ClipBefore() {
 absl::Status PsClient::Wait() {
   const absl::Time begin = MonotonicNow();
   absl::Status status = WaitForAll();
-  if (status.ok()) UndoSkippedStep();
+  values_of_.reset();
+  if (status.ok()) {
+    if (step_.pulls()) values_of_ = step_.next_clock();
+    UndoSkippedStep();
+  }
   wait_times_ = answers_.TimesOf(begin, MonotonicNow());
   return status;
 }

@@ -180,6 +180,13 @@ class PsClient : public ParameterExchange {
 
  private:
   absl::Status PullAll(int64_t clock, uint64_t cut);
+  // The values for the step after the open one come as changes to its own.
+  bool PullsChanges() const {
+    return step_.pulls() && values_of_ == step_.clock() &&
+           step_.next_clock() == step_.clock() + 1 &&
+           headers_.SendsChanges(step_.clock()) &&
+           headers_.SendsChanges(step_.next_clock());
+  }
   // Makes the calls of `pull`, at a cut, until no clock is left that this rank
   // has to make for others before the cut is reached.
   absl::Status ReachCut(absl::FunctionRef<absl::Status()> pull);
@@ -239,6 +246,9 @@ class PsClient : public ParameterExchange {
   const DenseTensors tensors_;
   HeaderEncoder headers_;
   PushedStep step_;
+  // The clock whose values, as workers train with them, the tensors have; none:
+  // they may have others.
+  std::optional<int64_t> values_of_;
   const std::shared_ptr<CarryOver> carry_over_;
   RegimeSchedule regimes_;
   TrainingRegime regime_;  // of the open step

@@ -105,8 +105,10 @@ TEST(CompressionRulesTest, RefusesByName) {
        "compression.block_elements: ", "has no meaning for TOP_K"},
       {"compression { kind: TOP_K warmup_clocks: 5 }",
        "compression.warmup_clocks: ", "only for DGC, ONE_BIT_ADAM"},
-      {"compression { kind: INT8 values: true }",
-       "compression.values: ", "not built yet for PARAMETER_SERVER"},
+      {"compression { kind: INT8 values: true } consistency { mode: ASYNC }",
+       "compression.values: ", "goes with SYNC by PARAMETER_SERVER"},
+      {"compression { kind: INT8 values: true } wire_type: WIRE_BFLOAT16",
+       "compression.values: ", "does not go with wire_type WIRE_BFLOAT16"},
       {"compression { kind: INT8 values: true } strategy: SHARDED "
        "resources { workers: 2 }",
        "compression.values: ", "not built yet for SHARDED"},

@@ -127,6 +127,12 @@ TEST_F(RegimeRulesTest, TheCompressionChangesThroughThePs) {
   EXPECT_THAT(To("strategy: ALL_REDUCE"),
               HasSubstr("strategy: changes while nothing is compressed, and it "
                         "is by TERNGRAD"));
+  current_.mutable_compression_spec()->set_values(true);
+  EXPECT_THAT(To("mode: ASYNC"),
+              HasSubstr("mode: ASYNC does not go with compression.values"));
+  EXPECT_THAT(To("wire_type: WIRE_BFLOAT16"),
+              HasSubstr("wire_type: values come back compressed"));
+  current_.mutable_compression_spec()->set_values(false);
   EXPECT_EQ(To("compression: NONE"), "SYNC");
   EXPECT_THAT(To("strategy: ALL_REDUCE compression: INT8"),
               HasSubstr("compression: changes alone"));

@@ -75,6 +75,18 @@ TEST(PsPlanTest, WithDgcTheWorkersHaveTheMomentum) {
   EXPECT_LT(dgc.copy_bytes, top_k.copy_bytes);
 }
 
+// Values as they were sent, and their last change.
+TEST(PsPlanTest, ValuesThatComeBackAsChangesAreKept) {
+  JobSpec spec = Spec(OptimizerSpec::ADAM, 1, 1);
+  spec.mutable_compression()->set_kind(CompressionSpec::INT8);
+  const PsPlan whole = Plan(WithDefaults(spec))[0];
+  spec.mutable_compression()->set_values(true);
+  const PsPlan changes = Plan(WithDefaults(spec))[0];
+  EXPECT_NEAR(changes.value_bytes, 2.25 * whole.value_bytes,
+              0.01 * whole.value_bytes);
+  EXPECT_EQ(changes.slot_bytes, whole.slot_bytes);
+}
+
 TEST(PsPlanTest, InLocalTheStateIsThatOfTheOuterOptimizer) {
   JobSpec spec;
   spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
