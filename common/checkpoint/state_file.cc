@@ -170,22 +170,34 @@ absl::Status StateFileSink::Finish() {
 absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::Open(
     const std::string& path, uint64_t bytes, uint32_t crc32c,
     std::function<absl::Status()> go_on) {
+  return OpenFile(path, bytes, crc32c, std::move(go_on));
+}
+
+absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenUnlisted(
+    const std::string& path, std::function<absl::Status()> go_on) {
+  return OpenFile(path, std::nullopt, std::nullopt, std::move(go_on));
+}
+
+absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenFile(
+    const std::string& path, std::optional<uint64_t> bytes,
+    std::optional<uint32_t> crc32c, std::function<absl::Status()> go_on) {
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) return FileError(errno, "read", path);
   struct stat info;
   if (fstat(file.get(), &info) != 0) return FileError(errno, "read", path);
-  if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) != bytes) {
-    return absl::DataLossError(absl::StrCat(path, ": the file has ",
-                                            info.st_size, " bytes, ", bytes,
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (!S_ISREG(info.st_mode) || size != bytes.value_or(size)) {
+    return absl::DataLossError(absl::StrCat(path, ": the file has ", size,
+                                            " bytes, ", bytes.value_or(size),
                                             " were written"));
   }
   posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  return absl::WrapUnique(new StateFileSource(path, std::move(file), bytes,
+  return absl::WrapUnique(new StateFileSource(path, std::move(file), size,
                                               crc32c, std::move(go_on)));
 }
 
 StateFileSource::StateFileSource(const std::string& path, FileDescriptor file,
-                                 uint64_t bytes, uint32_t crc32c,
+                                 uint64_t bytes, std::optional<uint32_t> crc32c,
                                  std::function<absl::Status()> go_on)
     : path_(path),
       file_(std::move(file)),
@@ -252,7 +264,7 @@ absl::StatusOr<std::unique_ptr<ShardStateSource>> StateFileSource::OpenOlder(
 }
 
 absl::Status StateFileSource::CheckWhole(uint32_t crc32c) const {
-  if (crc32c == crc32c_) return absl::OkStatus();
+  if (crc32c == crc32c_.value_or(crc32c)) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       path_, ": the file's checksum is not the one that was written"));
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -93,6 +94,10 @@ class StateFileSource final : public ShardStateSource {
   static absl::StatusOr<std::unique_ptr<StateFileSource>> Open(
       const std::string& path, uint64_t bytes, uint32_t crc32c,
       std::function<absl::Status()> go_on = nullptr);
+  // One of which nobody knows them: its records are checked as ever, and that
+  // nothing follows the last one.
+  static absl::StatusOr<std::unique_ptr<StateFileSource>> OpenUnlisted(
+      const std::string& path, std::function<absl::Status()> go_on);
 
   // Errors: Unavailable: the disk; those of `go_on`.
   absl::StatusOr<size_t> Read(size_t bytes, char* out) override;
@@ -105,8 +110,13 @@ class StateFileSource final : public ShardStateSource {
   std::string name() const override { return path_; }
 
  private:
+  // `bytes`: those that it must have; none: any number.
+  static absl::StatusOr<std::unique_ptr<StateFileSource>> OpenFile(
+      const std::string& path, std::optional<uint64_t> bytes,
+      std::optional<uint32_t> crc32c, std::function<absl::Status()> go_on);
   StateFileSource(const std::string& path, FileDescriptor file, uint64_t bytes,
-                  uint32_t crc32c, std::function<absl::Status()> go_on);
+                  std::optional<uint32_t> crc32c,
+                  std::function<absl::Status()> go_on);
   // Reads at at_ what the disk gives, fewer than `bytes` if it likes; 0: the
   // end.
   absl::StatusOr<size_t> ReadSome(size_t bytes, char* out);
@@ -114,7 +124,7 @@ class StateFileSource final : public ShardStateSource {
   const std::string path_;
   const FileDescriptor file_;
   const uint64_t bytes_;
-  const uint32_t crc32c_;
+  const std::optional<uint32_t> crc32c_;  // none: not known
   const std::function<absl::Status()> go_on_;
   uint64_t at_ = 0;      // in the file, behind buffer_
   uint64_t ask_at_ = 0;  // in the file

@@ -229,6 +229,13 @@ void FillCompression(JobSpec* spec) {
   }
 }
 
+bool SavesResiduals(const JobSpec& spec) {
+  return spec.has_checkpoint() && !spec.checkpoint().directory().empty() &&
+         (spec.strategy() == HYBRID ||
+          IsOneOf(spec.consistency().mode(),
+                  {ConsistencySpec::MODE_UNSPECIFIED, ConsistencySpec::SYNC}));
+}
+
 std::string CompressionNote(const JobSpec& spec) {
   if (!Compresses(spec)) return "";
   const C::Kind kind = spec.compression().kind();
@@ -238,10 +245,15 @@ std::string CompressionNote(const JobSpec& spec) {
       : SendsBackSums(spec) ? ": of dense gradients and their sums, not of "
                             : ": of dense gradients and values, not of ",
       NotCompressed(spec), "rows of tables and running means");
-  if (kind == C::TERNGRAD && !spec.compression().values()) return note;
+  const bool kept = kind != C::TERNGRAD && !SavesResiduals(spec);
+  if (!kept && !CompressesBack(spec)) return note;
   absl::StrAppend(
-      &note, "; checkpoints have no residuals: a resumed job ",
-      kind == C::DGC && spec.optimizer().kind() == O::MOMENTUM
+      &note, "; checkpoints have no residuals",
+      kept                  ? ""
+      : SendsBackSums(spec) ? " of sums"
+                            : " of values",
+      ": a resumed job ",
+      kept && kind == C::DGC && spec.optimizer().kind() == O::MOMENTUM
           ? "begins with new ones and without momentum"
           : "begins with new ones",
       ", so its bits are not those of one that was not interrupted");

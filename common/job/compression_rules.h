@@ -31,6 +31,10 @@ void CheckCompression(const JobSpec& spec, Problems* problems);
 // The defaults of the same field.
 void FillCompression(JobSpec* spec);
 
+// True if its workers save what compressed gradients have lost with each
+// checkpoint: its dense part trains in SYNC, and all see the checkpoints' folder.
+bool SavesResiduals(const JobSpec& spec);
+
 // A line that the user of a job that compresses must read before it trains.
 // Empty: it does not.
 std::string CompressionNote(const JobSpec& spec);

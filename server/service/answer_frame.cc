@@ -74,6 +74,7 @@ ByteBuffer PullFrame(JobShard* shard, uint32_t rank, PullValues values) {
   header.set_skipped_through(values.skipped_through);
   header.set_regimes(values.regimes);
   header.set_open_clock(values.open_clock);
+  header.set_checkpoint_cut(values.checkpoint_cut);
   if (values.lost != nullptr) {
     for (const ConsistencyController::LostWorker& worker : *values.lost) {
       LostWorker* const lost = header.add_lost_workers();

@@ -23,6 +23,7 @@ struct WaitingRead {
   uint32_t regimes = 0;                     // PullResponseHeader's
   ConsistencyController::LostWorkers lost;  // likewise
   std::vector<ReturnedLease> returned;      // likewise
+  uint64_t checkpoint_cut = 0;              // PullResponseHeader's
   absl::Duration waited;
 };
 

@@ -374,6 +374,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   BufferPool* const buffers_;
   const AllReduceNorms all_reduce_norms_;
   std::shared_ptr<SnapshotTaker> snapshots_;  // null: no snapshots
+  // The last cut for a checkpoint that was passed.
+  struct PassedCut {
+    uint64_t cut_id = 0;               // 0: there was none
+    std::vector<int64_t> clocks = {};  // by rank
+
+    // Its id if `rank`, which may be no worker, is at it at `clock`; else 0.
+    uint64_t CutAt(uint32_t rank, int64_t clock) const {
+      return rank < clocks.size() && clocks[rank] == clock ? cut_id : 0;
+    }
+  };
+  PassedCut passed_;
   std::shared_ptr<QuorumAgreement> quorum_;  // null: all workers are waited for
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them, and norms, which stand still between rounds.

@@ -94,6 +94,9 @@ void JobShard::TakeSnapshot(const ShardAction& action, StepBatch* batch) {
   const absl::StatusOr<ControllerState> state =
       controller_.Export(action.cut_id);
   if (!state.ok()) return;  // the shard was closed
+  if (action.cut_use == CutUse::kCheckpoint) {
+    passed_ = {.cut_id = action.cut_id, .clocks = action.cut_clocks};
+  }
   snapshots_->OnCutPassed(action.cut_id, action.cut_use, action.cut_clocks,
                           *state, total_clocks_.value_or(0));
   batch->VisitLanes([taker = snapshots_, cut_id = action.cut_id,

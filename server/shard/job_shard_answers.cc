@@ -43,6 +43,7 @@ void JobShard::AllowRead(const ShardAction& action, StepBatch* batch) {
       .regimes = controller_.RegimesAt(call.rank, action.clock),
       .lost = config_.controller.leases ? nullptr : controller_.lost_workers(),
       .returned = action.returned,
+      .checkpoint_cut = passed_.CutAt(call.rank, action.clock),
       .waited = MonotonicNow() - call.arrived};
   if (call.answer.data != nullptr) return StartSharedRead(read, batch);
   AnswerWindow* const window = &windows_[call.rank];
@@ -68,6 +69,7 @@ PullValues JobShard::MakeResult(const PendingCall& call,
   result.regimes = read.regimes;
   result.lost = read.lost;
   result.returned = read.returned;
+  result.checkpoint_cut = read.checkpoint_cut;
   result.waited = read.waited;
   result.type = call.pulled_type;
   result.form = call.pulled_form;

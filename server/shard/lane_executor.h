@@ -55,6 +55,7 @@ struct PullValues {
   uint32_t regimes = 0;                     // PullResponseHeader's
   ConsistencyController::LostWorkers lost;  // likewise; null: none
   std::vector<ReturnedLease> returned;      // likewise
+  uint64_t checkpoint_cut = 0;              // likewise
   absl::Duration waited;  // until the consistency mode allowed the read
   // Of the dense blocks, then of the rows: in a buffer, or where the caller
   // wants them.

@@ -25,6 +25,7 @@ namespace syncline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint64_t kFileBytesMax = 1 << 24;
 
@@ -107,9 +108,57 @@ TEST_F(CompressedTrainingTest, LearnsAsMuchFromValuesThatComeBackCompressed) {
   EXPECT_FALSE(both == Train(CompressionSpec::INT8, 2, 3.5));
 }
 
+// By the ps, and without.
+TEST_F(CompressedTrainingTest, AJobThatGoesOnHasTheBitsOfOneThatDidNotEnd) {
+  const std::string folder = cluster_.dir().File("checkpoints");
+  for (const uint32_t ps : {2u, 0u}) {
+    SCOPED_TRACE(ps);
+    const std::string file =
+        JobFile(CompressionSpec::DGC, ps, [&](JobSpec* job) {
+          if (ps == 0) job->set_strategy(ALL_REDUCE);
+          job->clear_optimizer();
+          job->mutable_optimizer()->set_kind(OptimizerSpec::MOMENTUM);
+          job->mutable_learning_rate()->set_base(0.03);
+          job->mutable_checkpoint()->set_every_clocks(100);
+          job->mutable_checkpoint()->set_keep_last(100);
+          job->mutable_checkpoint()->set_directory(folder);
+        });
+    const auto through = cluster_.Train(file);
+    ASSERT_OK(through.status());
+    ASSERT_GE(through->checkpoints_size(), 3);
+    // A worker's file is no part of the checkpoint, which may be whole before.
+    const CheckpointInfo& checkpoint = through->checkpoints(1);
+    ASSERT_TRUE(Eventually(absl::Seconds(30), [&] {
+      int files = 0;
+      for (const auto& each :
+           std::filesystem::directory_iterator(checkpoint.path())) {
+        files += each.path().filename().string().starts_with("residuals-");
+      }
+      return files == 3;
+    }));
+    const auto submitted =
+        cluster_.Synctl({"submit", file, "--from", checkpoint.path()});
+    ASSERT_OK(submitted.status());
+    EXPECT_THAT(absl::StrCat(submitted->out, submitted->err),
+                Not(HasSubstr("begins with new ones")));
+    const std::string id = absl::StrCat("j-000", ps == 2 ? 2 : 4);
+    ASSERT_OK(cluster_.Synctl({"watch", id}, absl::Minutes(5)).status());
+    EXPECT_THAT(cluster_.LogOf("worker-1"),
+                HasSubstr("residuals of compression go on"));
+    const auto first = cluster_.FetchModel(through->job_id());
+    const auto second = cluster_.FetchModel(id);
+    ASSERT_OK(first.status());
+    ASSERT_OK(second.status());
+    EXPECT_TRUE(*ReadFile(*first, kFileBytesMax) ==
+                *ReadFile(*second, kFileBytesMax));
+  }
+}
+
 TEST_F(CompressedTrainingTest, ARestartSaysThatResidualsBeginAnew) {
   const std::string file =
       JobFile(CompressionSpec::TOP_K, 2, [&](JobSpec* job) {
+        // Workers save theirs in SYNC.
+        job->mutable_consistency()->set_mode(ConsistencySpec::ASYNC);
         job->mutable_checkpoint()->set_every_clocks(100);
         job->mutable_checkpoint()->set_directory(
             cluster_.dir().File("checkpoints"));

@@ -20,6 +20,7 @@ void AnswerLog::BeginStep() {
   MutexLock lock(&mu_);
   left_ = absl::InfinitePast();
   readable_ = absl::InfinitePast();
+  checkpoint_cut_ = 0;
 }
 
 void AnswerLog::OnPushed(absl::Time left) {
@@ -34,6 +35,7 @@ void AnswerLog::OnValues(uint32_t shard, const PullResponseHeader& header,
   TakeNonFinite(shard, header.non_finite());
   skipped_through_ = std::max(skipped_through_, header.skipped_through());
   regimes_ = std::max(regimes_, header.regimes());
+  checkpoint_cut_ = std::max(checkpoint_cut_, header.checkpoint_cut());
   if (header.open_clock() > 0) {
     open_clock_ = std::max(open_clock_, header.open_clock());
     applied_clocks_ = std::max(applied_clocks_, header.min_clock());
@@ -96,6 +98,11 @@ std::vector<ParameterExchange::ReturnedClock> AnswerLog::TakeReturned() {
 bool AnswerLog::HasReturned() const {
   MutexLock lock(&mu_);
   return !returned_.empty();
+}
+
+uint64_t AnswerLog::CheckpointCut() const {
+  MutexLock lock(&mu_);
+  return checkpoint_cut_;
 }
 
 int64_t AnswerLog::SkippedThrough() const {

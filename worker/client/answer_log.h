@@ -26,7 +26,7 @@ class AnswerLog {
   AnswerLog(uint32_t shards, const ClientTelemetry& telemetry,
             std::optional<uint64_t>* non_finite);
 
-  // Forgets the times of the step before.
+  // Forgets the times of the step before, and its checkpoint.
   void BeginStep() ABSL_LOCKS_EXCLUDED(mu_);
   // A push that pulls nothing was answered; its request had left at `left`.
   void OnPushed(absl::Time left) ABSL_LOCKS_EXCLUDED(mu_);
@@ -61,6 +61,9 @@ class AnswerLog {
   // The latest PullResponseHeader.skipped_through.
   int64_t SkippedThrough() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // PullResponseHeader.checkpoint_cut of the answers since BeginStep; 0: none.
+  uint64_t CheckpointCut() const ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   void Mark(absl::Time left, absl::Time readable)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -74,6 +77,7 @@ class AnswerLog {
   absl::Time left_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Time readable_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   int64_t skipped_through_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t checkpoint_cut_ ABSL_GUARDED_BY(mu_) = 0;
   uint32_t regimes_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t open_clock_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t applied_clocks_ ABSL_GUARDED_BY(mu_) = 0;

@@ -247,6 +247,7 @@ absl::StatusOr<RegimeSchedule> PsClient::FollowRegimes(int64_t clock) {
 std::unique_ptr<CheckpointWriting> PsClient::OpenCheckpoint(uint64_t cut_id) {
   CheckpointCalls::Options options;
   options.cut_id = cuts_.WireId(cut_id);
+  checkpoint_cut_ = options.cut_id;
   options.job_id = options_.job_id;
   options.own_folders = options_.own_checkpoint_folders;
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
@@ -261,12 +262,23 @@ std::unique_ptr<CheckpointWriting> PsClient::OpenCheckpoint(uint64_t cut_id) {
 
 void PsClient::BeginStep(const Step& step) {
   UndoSkippedStep();
+  SaveResiduals(step.clock);
   step_.Begin(step);
   regime_ = regimes_.At(step.clock);
   FollowCompression();
   answers_.BeginStep();
   held_.clear();
   dense_.BeginStep(PullsChanges());
+}
+
+void PsClient::SaveResiduals(int64_t clock) {
+  const uint64_t cut =
+      std::max(answers_.CheckpointCut(), std::exchange(checkpoint_cut_, 0));
+  if (cut == 0 || options_.residuals == nullptr || compressor() == nullptr ||
+      !regimes_.At(clock).sync()) {
+    return;
+  }
+  options_.residuals->Save(cut, clock, *compressor());
 }
 
 void PsClient::FollowCompression() {

@@ -36,6 +36,7 @@
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/gradient_compressor.h"
 #include "worker/exchange/parameter_exchange.h"
+#include "worker/exchange/residual_files.h"
 #include "worker/exchange/transfer_counts.h"
 
 namespace syncline::worker {
@@ -114,6 +115,8 @@ class PsClient : public ParameterExchange {
     // that a step has this one at most (GradientCompressor::Clip); 0: it is
     // not.
     double clip_before_compression = 0;
+    // Of the rank's checkpoints, in SYNC; null: what it keeps is not saved.
+    std::shared_ptr<ResidualWriter> residuals = nullptr;
     // Outlives this; may be null.
     TransferCounts* counts = nullptr;
     // Of the rank's former client, if there was one; null: there will be one
@@ -229,6 +232,8 @@ class PsClient : public ParameterExchange {
   absl::Status ClipBefore();
   // Residuals are as before a step of which nothing was applied.
   void UndoSkippedStep();
+  // Saves residuals where a checkpoint is cut in front of step `clock`.
+  void SaveResiduals(int64_t clock);
   CutCalls::Options CutOptions() const;
   bool TakesPart(uint32_t shard) const;
   // For calls between steps. Their answers may be the first to say that the
@@ -250,6 +255,7 @@ class PsClient : public ParameterExchange {
   // they may have others.
   std::optional<int64_t> values_of_;
   const std::shared_ptr<CarryOver> carry_over_;
+  uint64_t checkpoint_cut_ = 0;  // OpenCheckpoint's, until the next step
   RegimeSchedule regimes_;
   TrainingRegime regime_;  // of the open step
   AnswerLog answers_;

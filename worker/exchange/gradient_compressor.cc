@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "common/base/check.h"
 #include "common/base/random.h"
 #include "kernels/optimizer/finite.h"
 
@@ -97,6 +98,38 @@ GradientCompressor::GradientCompressor(Options options,
     tensor.is_running_mean = IsRunningMean(options_, i);
     TakeMemory(&tensor);
   }
+  if (options_.start == nullptr) return;
+  GoOnWith(options_.start.get());
+  options_.start = nullptr;
+}
+
+void GradientCompressor::GoOnWith(KeptGradients* kept) {
+  SYNCLINE_CHECK(kept->tensors.size() == tensors_.size());
+  const auto take = [](AlignedFloats* from, AlignedFloats* to) {
+    SYNCLINE_CHECK(from->size() == to->size());
+    *to = std::move(*from);
+  };
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    KeptGradients::Tensor& from = kept->tensors[i];
+    Tensor& to = tensors_[i];
+    take(&from.residual, &to.residual);
+    take(&from.momentum, &to.momentum);
+    to.samples = static_cast<uint64_t>(std::llround(from.samples));
+  }
+  keeps_some_ = true;
+}
+
+void GradientCompressor::CopyKept(KeptGradients* to) const {
+  to->tensors.resize(tensors_.size());
+  const auto copy = [](const AlignedFloats& from, AlignedFloats* floats) {
+    if (floats->size() != from.size()) *floats = AlignedFloats(from.size());
+    absl::c_copy(from.span(), floats->data());
+  };
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    to->tensors[i].samples = static_cast<double>(tensors_[i].samples);
+    copy(tensors_[i].residual, &to->tensors[i].residual);
+    copy(tensors_[i].momentum, &to->tensors[i].momentum);
+  }
 }
 
 void GradientCompressor::TakeMemory(Tensor* tensor) {
@@ -157,6 +190,18 @@ uint64_t GradientCompressor::StateBytes(const Options& options,
     found = (largest + 2 * chosen) * sizeof(uint32_t);
   }
   return state + 2 * encoded + found;
+}
+
+uint64_t GradientCompressor::KeptBytes(const Options& options,
+                                       absl::Span<const TensorSize> tensors) {
+  if (!options.compression.has_residuals()) return 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (IsRunningMean(options, i)) continue;
+    bytes += static_cast<uint64_t>(tensors[i].element_count) * sizeof(float) *
+             (KeepsMomentum(options) ? 2 : 1);
+  }
+  return bytes;
 }
 
 uint64_t GradientCompressor::EncodedBytes(const Options& options,

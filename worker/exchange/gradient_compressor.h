@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,17 @@ namespace syncline::worker {
 struct AdamMoments {
   absl::Span<const float> first;
   absl::Span<const float> second;
+};
+
+// What a compressor keeps from step to step, by tensor; of one of which it
+// keeps nothing both are empty.
+struct KeptGradients {
+  struct Tensor {
+    double samples = 0;  // of the step that it is of; 0: of none yet
+    AlignedFloats residual;
+    AlignedFloats momentum;  // kDgc with momentum
+  };
+  std::vector<Tensor> tensors;
 };
 
 // Compresses one rank's dense gradients, or sums that it sends back, step by
@@ -75,6 +87,9 @@ class GradientCompressor {
     // number of blocks may stay whole. For StateBytes alone.
     bool sends_non_finite = false;
     std::vector<bool> running_means = {};  // by tensor; empty: none is one
+    // What the first step goes on with, of the same kind and tensors, whose
+    // memory the compressor takes; null: nothing.
+    std::shared_ptr<KeptGradients> start = nullptr;
   };
 
   // `map`: any of the job's, whatever its shards.
@@ -89,6 +104,13 @@ class GradientCompressor {
   // of the map; 0 where `options` compress nothing.
   static uint64_t StateBytes(const Options& options,
                              absl::Span<const TensorSize> tensors);
+  static bool KeepsMomentum(const Options& options) {
+    return options.compression.kind == GradientCompression::Kind::kDgc &&
+           options.momentum > 0;
+  }
+  // Bytes of CopyKept.
+  static uint64_t KeptBytes(const Options& options,
+                            absl::Span<const TensorSize> tensors);
   // Bytes of one encoded gradient that are of a shard of `map`, at most; some
   // bytes a block are not counted. REQUIRES: `options` compress.
   static uint64_t EncodedBytes(const Options& options, const BlockMap& map,
@@ -133,6 +155,10 @@ class GradientCompressor {
   // The clock of the step that was begun last; -1: none.
   int64_t clock() const { return clock_; }
 
+  GradientCompression::Kind kind() const { return options_.compression.kind; }
+  // What is kept now, between steps. Memory that *to has is used again.
+  void CopyKept(KeptGradients* to) const;
+
   // The residual that a tensor's next gradient is added to; of kDgc v. Empty:
   // nothing is kept. For tests.
   absl::Span<const float> residual(uint32_t tensor) const;
@@ -152,6 +178,7 @@ class GradientCompressor {
     AlignedFloats old_momentum;
   };
 
+  void GoOnWith(KeptGradients* kept);
   // Takes the memory that the options say, where it is not there.
   void TakeMemory(Tensor* tensor);
   // The step that sent all residuals is not undone any more.
@@ -170,10 +197,6 @@ class GradientCompressor {
   void CompressMoment(Tensor* tensor, absl::Span<const float> gradient,
                       uint64_t samples);
   void CompressLargest(Tensor* tensor, absl::Span<const float> gradient);
-  static bool KeepsMomentum(const Options& options) {
-    return options.compression.kind == GradientCompression::Kind::kDgc &&
-           options.momentum > 0;
-  }
   static bool IsRunningMean(const Options& options, size_t tensor) {
     return tensor < options.running_means.size() &&
            options.running_means[tensor];

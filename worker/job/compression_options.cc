@@ -74,6 +74,10 @@ uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
     options.compression = kind.kind == first.kind ? first : kind;
     bytes = std::max(bytes, GradientCompressor::StateBytes(options, sizes));
   }
+  options.compression = first;
+  if (SavesResiduals(spec)) {
+    bytes += GradientCompressor::KeptBytes(options, sizes);
+  }
   return bytes;
 }
 

@@ -29,6 +29,7 @@
 #include "worker/client/statistics_client.h"
 #include "worker/exchange/hybrid_exchange.h"
 #include "worker/job/compression_options.h"
+#include "worker/job/job_residuals.h"
 #include "worker/job/switching_exchange.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/evaluator_exchange.h"
@@ -108,6 +109,11 @@ std::shared_ptr<CurrentRouting> MakeRouting(const PreparedJob& job,
   return *std::move(routing);
 }
 
+GoOnCheck GoOnOf(const JobProcess& process) {
+  if (process.go_on != nullptr) return process.go_on;
+  return [] { return absl::OkStatus(); };
+}
+
 // All but what the routing says. `goes_on`: the rank has trained without this
 // client before.
 PsClient::Options ClientOptionsOf(const PreparedJob& job,
@@ -140,6 +146,7 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
     options.compressor.workers =
         static_cast<uint32_t>(job.assignment.workers_size());
     options.clip_before_compression = ClipBeforeCompression(job.spec());
+    options.residuals = MakeResidualWriter(job);
   }
   options.counts = job.counts.get();
   options.telemetry = process.metrics->client();
@@ -148,6 +155,11 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   options.own_checkpoint_folders = job.spec().checkpoint().directory().empty();
   if (goes_on || job.assignment.start_clock() > 0) {
     options.carry_over->non_finite.reset();
+  }
+  if (!goes_on && !job.is_evaluator() && job.spec().strategy() != HYBRID) {
+    GradientCompressor::Options at_start = options.compressor;
+    at_start.compression = regimes.At(job.assignment.start_clock()).compression;
+    options.compressor.start = KeptAtStart(job, at_start, GoOnOf(process));
   }
   return options;
 }
@@ -229,11 +241,6 @@ PeerCheckpoints::Options CheckpointOptionsOf(const PreparedJob& job) {
   return options;
 }
 
-GoOnCheck GoOnOf(const JobProcess& process) {
-  if (process.go_on != nullptr) return process.go_on;
-  return [] { return absl::OkStatus(); };
-}
-
 // The group of an attempt's first clock has the attempt as its epoch; one from
 // a later clock on has a later epoch.
 absl::StatusOr<std::shared_ptr<PeerLink>> JoinGroup(const PreparedJob& job,
@@ -298,6 +305,11 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
                              job.spec(), regimes, job.training, job.rank),
                          .clip_norm = ClipBeforeCompression(job.spec()),
                          .on_non_finite = GradientPolicyOf(job.spec())};
+  if (start != nullptr) {
+    options.compression.compressor.start =
+        KeptAtStart(job, options.compression.compressor, GoOnOf(process));
+  }
+  options.residuals = MakeResidualWriter(job);
   options.counts = job.counts.get();
   SYNCLINE_ASSIGN_OR_RETURN(options.update, ReadUpdate(job.spec(), regimes));
   options.needs_total_clocks =

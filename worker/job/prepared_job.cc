@@ -587,26 +587,19 @@ class Preparation {
     if (!room.ok()) AddProblems("compression", room);
   }
 
-  // Of gradients, or of the sums that a rank owns.
-  static bool KeepsResiduals(const GradientCompression& compression) {
-    return compression.has_residuals() || compression.values;
-  }
-
   void SayHowItCompresses() const {
-    const std::string note = CompressionNote(spec());
     if (!job_.is_chief()) return;
+    const std::string note = CompressionNote(spec());
     if (!note.empty()) {
       LogInfo("the job compresses gradients")
           .Job(job_.assignment.job_id())
           .Field("note", note);
     }
     const int64_t start = job_.assignment.start_clock();
-    if (start == 0 || !KeepsResiduals(job_.regimes.At(start).compression)) {
-      return;
-    }
+    if (start == 0 || !job_.regimes.At(start).compression.values) return;
     LogWarning(
-        "residuals of compression begin anew: the checkpoint has none, and the "
-        "bits from here on are not those of a job that was not interrupted")
+        "what the owners of values and sums have kept begins anew: the bits "
+        "from here on are not those of a job that was not interrupted")
         .Job(job_.assignment.job_id())
         .Field("clock", start);
   }

@@ -58,6 +58,8 @@ class CompressedGradients {
                 int64_t clock, uint64_t samples);
   // The step of `clock` was skipped: what is kept is as it was before.
   void Undo(int64_t clock);
+  // With what is kept. Between steps.
+  const GradientCompressor& compressor() const { return compressor_; }
 
   // The two messages of a bucket. Their memory stays until the next step.
   struct Message {

@@ -38,6 +38,7 @@ GradientCompressor::Options OptionsOf(const GradientCompressor::Options& of_job,
   }
   options.momentum = 0;
   options.moments = nullptr;
+  options.start = nullptr;
   options.running_means.clear();
   for (const Block& block : map.blocks()) {
     if (block.shard != rank) continue;

@@ -23,6 +23,7 @@
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/parameter_exchange.h"
+#include "worker/exchange/residual_files.h"
 #include "worker/exchange/transfer_counts.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/compressed_gradients.h"
@@ -112,6 +113,9 @@ class PeerExchange : public ParameterExchange {
     TransferCounts* counts = nullptr;  // outlives this; null: nobody asks
     // Of the job; label and ranks are filled in. None: it makes none.
     std::optional<PeerCheckpoints::Options> checkpoints = {};
+    // What the rank keeps of compressed gradients, in these; null: it is not
+    // saved.
+    std::shared_ptr<ResidualWriter> residuals = nullptr;
     // The state that the job begins with. Null: the chief's initial values.
     std::shared_ptr<const StartFiles> start = nullptr;
     // Takes the memory of the state; an error ends that. May be null.

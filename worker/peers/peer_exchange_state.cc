@@ -385,6 +385,9 @@ uint64_t PeerExchange::CheckpointCut() const {
 void PeerExchange::WriteCheckpoint(uint64_t cut_id) {
   const int64_t clock = clock_ + 1;
   const uint32_t own = link_->rank();
+  if (compressed_ != nullptr && options_.residuals != nullptr) {
+    options_.residuals->Save(cut_id, clock, compressed_->compressor());
+  }
   ShardStateHeader header = HeaderAt(clock, step_.finished);
   uint64_t found = reduction_.found() + (own == 0 ? found_before_ : 0);
   if (reduction_.drops_blocks()) {

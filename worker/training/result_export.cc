@@ -19,7 +19,7 @@
 namespace syncline::worker {
 namespace {
 
-constexpr absl::Duration kActivityPeriod = absl::Seconds(1);
+constexpr absl::Duration kExportActivityPeriod = absl::Seconds(1);
 // A small part of the shortest step timeout.
 constexpr absl::Duration kGrowthPeriod = absl::Milliseconds(100);
 // Results do not wait longer for a ps that does not say what it skipped.
@@ -167,7 +167,7 @@ absl::StatusOr<DenseTables> ResultExport::ReadTables(
     const TableReader reader =
         Counted(reader_of(static_cast<uint32_t>(t)), [&](uint64_t rows) {
           if (MonotonicNow() < tell_at) return;
-          tell_at = MonotonicNow() + kActivityPeriod;
+          tell_at = MonotonicNow() + kExportActivityPeriod;
           reporter_.SendActivity(absl::StrCat("reading table ", table.name,
                                               ", ", rows, " rows so far"));
         });

@@ -21,6 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<std::string> ProblemsOf(const std::string& edit) {
   return ValidateJobSpec(JobFromText(kSmallJob, edit));
@@ -167,6 +168,18 @@ TEST(CompressionRulesTest, SaysWhatIsLostOnResume) {
               HasSubstr("of dense gradients and their sums"));
   EXPECT_THAT(note("optimizer { kind: MOMENTUM } compression { kind: DGC }"),
               HasSubstr("without momentum"));
+  constexpr char kSaved[] =
+      "checkpoint { every_clocks: 5 directory: \"/c\" } compression ";
+  EXPECT_THAT(note(absl::StrCat(kSaved, "{ kind: TOP_K }").c_str()),
+              Not(HasSubstr("residuals")));
+  EXPECT_THAT(
+      note(absl::StrCat(kSaved, "{ kind: TOP_K values: true }").c_str()),
+      HasSubstr("checkpoints have no residuals of values"));
+  EXPECT_THAT(note(absl::StrCat(kSaved,
+                                "{ kind: TOP_K } consistency { mode: "
+                                "ASYNC }")
+                       .c_str()),
+              HasSubstr("checkpoints have no residuals"));
 }
 
 }  // namespace

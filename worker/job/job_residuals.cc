@@ -1,0 +1,82 @@
+#include "worker/job/job_residuals.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/checkpoint_start.h"
+#include "common/job/compression_rules.h"
+#include "common/system/log.h"
+
+namespace syncline::worker {
+namespace {
+
+absl::StatusOr<std::shared_ptr<KeptGradients>> Read(
+    const PreparedJob& job, const GradientCompressor::Options& options,
+    const GoOnCheck& go_on) {
+  if (!SavesResiduals(job.spec())) {
+    return absl::FailedPreconditionError(
+        "they are in checkpoints of jobs in SYNC with a checkpoint.directory");
+  }
+  if (TakesValuesOnly(job.assignment)) {
+    return absl::FailedPreconditionError("the job takes weights only");
+  }
+  const std::string& path = job.assignment.start_from().path();
+  SYNCLINE_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
+                            ReadManifest(path));
+  std::vector<uint64_t> elements;
+  for (const TrainingGraph::Parameter& parameter : job.training.parameters) {
+    elements.push_back(
+        parameter.momentum.has_value()
+            ? 0
+            : static_cast<uint64_t>(ElementCount(parameter.dims)));
+  }
+  return ReadResiduals(path, manifest, job.rank,
+                       static_cast<uint32_t>(job.assignment.workers_size()),
+                       options.compression.kind,
+                       GradientCompressor::KeepsMomentum(options), elements,
+                       go_on);
+}
+
+}  // namespace
+
+std::shared_ptr<ResidualWriter> MakeResidualWriter(const PreparedJob& job) {
+  if (!SavesResiduals(job.spec()) || !job.trains()) return nullptr;
+  const std::string& id = job.assignment.job_id();
+  return std::make_shared<ResidualWriter>(ResidualWriter::Options{
+      .label = absl::StrCat("job ", id, " on ", job.task_name()),
+      .job_id = id,
+      .folder = absl::StrCat(job.spec().checkpoint().directory(), "/", id),
+      .rank = job.rank,
+      .ranks = static_cast<uint32_t>(job.assignment.workers_size())});
+}
+
+std::shared_ptr<KeptGradients> KeptAtStart(
+    const PreparedJob& job, const GradientCompressor::Options& options,
+    const GoOnCheck& go_on) {
+  const int64_t start = job.assignment.start_clock();
+  if (start == 0 || !options.compression.has_residuals()) return nullptr;
+  auto kept = Read(job, options, go_on);
+  if (kept.ok()) {
+    LogInfo("residuals of compression go on from the checkpoint")
+        .Job(job.assignment.job_id())
+        .Field("rank", job.rank)
+        .Field("clock", start);
+    return *std::move(kept);
+  }
+  LogWarning(
+      "residuals of compression begin anew: the bits from here on are not "
+      "those "
+      "of a job that was not interrupted")
+      .Job(job.assignment.job_id())
+      .Field("rank", job.rank)
+      .Field("clock", start)
+      .Status(kept.status());
+  return nullptr;
+}
+
+}  // namespace syncline::worker

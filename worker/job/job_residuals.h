@@ -1,0 +1,27 @@
+#ifndef SYNCLINE_WORKER_JOB_JOB_RESIDUALS_H_
+#define SYNCLINE_WORKER_JOB_JOB_RESIDUALS_H_
+
+#include <memory>
+
+#include "common/system/memory_claim.h"
+#include "worker/exchange/gradient_compressor.h"
+#include "worker/exchange/residual_files.h"
+#include "worker/job/prepared_job.h"
+
+namespace syncline::worker {
+
+// What a rank's compressor keeps, in the checkpoints of its job.
+
+// Null: the rank saves none (SavesResiduals).
+std::shared_ptr<ResidualWriter> MakeResidualWriter(const PreparedJob& job);
+
+// What the rank goes on with, of the checkpoint that the attempt starts from,
+// for a compressor of `options`. Null: nothing; where something was kept, the
+// log says why. Blocks as long as the disk does.
+std::shared_ptr<KeptGradients> KeptAtStart(
+    const PreparedJob& job, const GradientCompressor::Options& options,
+    const GoOnCheck& go_on);
+
+}  // namespace syncline::worker
+
+#endif  // SYNCLINE_WORKER_JOB_JOB_RESIDUALS_H_
