@@ -32,7 +32,8 @@ void CheckCompression(const JobSpec& spec, Problems* problems);
 void FillCompression(JobSpec* spec);
 
 // True if its workers save what compressed gradients have lost with each
-// checkpoint: its dense part trains in SYNC, and all see the checkpoints' folder.
+// checkpoint: its dense part trains in SYNC, and all see the checkpoints'
+// folder.
 bool SavesResiduals(const JobSpec& spec);
 
 // A line that the user of a job that compresses must read before it trains.
