@@ -36,7 +36,7 @@
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/gradient_compressor.h"
 #include "worker/exchange/parameter_exchange.h"
-#include "worker/exchange/residual_files.h"
+#include "worker/exchange/residual_saver.h"
 #include "worker/exchange/transfer_counts.h"
 
 namespace syncline::worker {
@@ -116,7 +116,7 @@ class PsClient : public ParameterExchange {
     // not.
     double clip_before_compression = 0;
     // Of the rank's checkpoints, in SYNC; null: what it keeps is not saved.
-    std::shared_ptr<ResidualWriter> residuals = nullptr;
+    std::shared_ptr<ResidualSaver> residuals = nullptr;
     // Outlives this; may be null.
     TransferCounts* counts = nullptr;
     // Of the rank's former client, if there was one; null: there will be one

@@ -5,8 +5,8 @@
 
 #include "common/system/memory_claim.h"
 #include "worker/exchange/gradient_compressor.h"
-#include "worker/exchange/residual_files.h"
 #include "worker/job/prepared_job.h"
+#include "worker/job/residual_files.h"
 
 namespace syncline::worker {
 

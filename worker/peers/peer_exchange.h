@@ -23,7 +23,7 @@
 #include "worker/client/transport/client_telemetry.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/parameter_exchange.h"
-#include "worker/exchange/residual_files.h"
+#include "worker/exchange/residual_saver.h"
 #include "worker/exchange/transfer_counts.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/compressed_gradients.h"
@@ -115,7 +115,7 @@ class PeerExchange : public ParameterExchange {
     std::optional<PeerCheckpoints::Options> checkpoints = {};
     // What the rank keeps of compressed gradients, in these; null: it is not
     // saved.
-    std::shared_ptr<ResidualWriter> residuals = nullptr;
+    std::shared_ptr<ResidualSaver> residuals = nullptr;
     // The state that the job begins with. Null: the chief's initial values.
     std::shared_ptr<const StartFiles> start = nullptr;
     // Takes the memory of the state; an error ends that. May be null.

@@ -3,7 +3,7 @@
 // Method: compressors with random gradients, files in a folder of the test, and
 // the compressors that go on from them against those that were not interrupted.
 
-#include "worker/exchange/residual_files.h"
+#include "worker/job/residual_files.h"
 
 #include <filesystem>
 #include <memory>

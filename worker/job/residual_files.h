@@ -1,5 +1,5 @@
-#ifndef SYNCLINE_WORKER_EXCHANGE_RESIDUAL_FILES_H_
-#define SYNCLINE_WORKER_EXCHANGE_RESIDUAL_FILES_H_
+#ifndef SYNCLINE_WORKER_JOB_RESIDUAL_FILES_H_
+#define SYNCLINE_WORKER_JOB_RESIDUAL_FILES_H_
 
 #include <cstdint>
 #include <memory>
@@ -15,6 +15,7 @@
 #include "common/system/memory_claim.h"
 #include "common/system/thread_pool.h"
 #include "worker/exchange/gradient_compressor.h"
+#include "worker/exchange/residual_saver.h"
 
 namespace syncline::worker {
 
@@ -33,7 +34,7 @@ std::string ResidualFileName(uint32_t rank, uint32_t ranks);
 //
 // One thread, but for the writer's own. A disk that fails, or hangs, costs the
 // file and never the job.
-class ResidualWriter {
+class ResidualWriter final : public ResidualSaver {
  public:
   struct Options {
     std::string label;  // for messages
@@ -43,13 +44,13 @@ class ResidualWriter {
     uint32_t ranks = 1;
   };
   explicit ResidualWriter(Options options);
-  ~ResidualWriter();
+  ~ResidualWriter() override;
 
-  // The cut is at `clock`, before the step that begins; all ranks are at it.
-  // Copies what is kept, and writes it on another thread. Left out, with a
-  // warning, while an earlier file is written.
+  // Writes the file on another thread. Left out, with a warning, while an
+  // earlier one is written.
   void Save(uint64_t cut_id, int64_t clock,
-            const GradientCompressor& compressor) ABSL_LOCKS_EXCLUDED(mu_);
+            const GradientCompressor& compressor) override
+      ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Task {
@@ -89,4 +90,4 @@ absl::StatusOr<std::shared_ptr<KeptGradients>> ReadResiduals(
 
 }  // namespace syncline::worker
 
-#endif  // SYNCLINE_WORKER_EXCHANGE_RESIDUAL_FILES_H_
+#endif  // SYNCLINE_WORKER_JOB_RESIDUAL_FILES_H_

@@ -1,4 +1,4 @@
-#include "worker/exchange/residual_files.h"
+#include "worker/job/residual_files.h"
 
 #include <sys/stat.h>
 
