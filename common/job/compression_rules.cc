@@ -142,7 +142,8 @@ void CheckOneBitAdam(const JobSpec& spec, Problems* problems) {
 }
 
 bool SendsBackSums(const JobSpec& spec) {
-  return IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID});
+  return IsOneOf(spec.strategy(), {ALL_REDUCE, HYBRID}) ||
+         spec.compression().kind() == C::ONE_BIT_ADAM;
 }
 
 bool CompressesBack(const JobSpec& spec) {

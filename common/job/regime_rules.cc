@@ -83,9 +83,22 @@ absl::Status CheckThroughPs(absl::string_view field, const Regime& current,
                   "changes alone: change the strategy before or after it");
   }
   if (StrategyOf(current) == PARAMETER_SERVER) return absl::OkStatus();
-  return Refuse(field, absl::StrCat("changes while the job trains by "
-                                    "PARAMETER_SERVER, and it trains by ",
-                                    Strategy_Name(StrategyOf(current))));
+  return Refuse(
+      field,
+      absl::StrCat("changes while the job trains by PARAMETER_SERVER",
+                   field == "wire_type" ? " or ALL_REDUCE" : "",
+                   ", and it trains by ", Strategy_Name(StrategyOf(current))));
+}
+
+// The wire type changes where the state need not move to who trains with it:
+// through the ps, and by ALL_REDUCE, where every worker has whole values.
+absl::Status CheckTypeCanChange(const JobSpec& spec, const Regime& current,
+                                const Regime& next) {
+  if (StrategyOf(next) != StrategyOf(current) ||
+      StrategyOf(current) != ALL_REDUCE) {
+    return CheckThroughPs("wire_type", current, next);
+  }
+  return CheckStateMoves(spec);
 }
 
 WireType Known(WireType type) {
@@ -110,7 +123,7 @@ absl::Status ChangeWireType(const JobSpec& spec, const Regime& current,
   if (type != WIRE_FLOAT32 && type != WIRE_BFLOAT16 && type != WIRE_FLOAT16) {
     return Refuse("wire_type", absl::StrCat(type, " is none"));
   }
-  SYNCLINE_RETURN_IF_ERROR(CheckThroughPs("wire_type", current, *next));
+  SYNCLINE_RETURN_IF_ERROR(CheckTypeCanChange(spec, current, *next));
   if (current.compression_spec().values()) {
     return Refuse("wire_type",
                   "values come back compressed (compression.values): change "
@@ -119,7 +132,7 @@ absl::Status ChangeWireType(const JobSpec& spec, const Regime& current,
   if (type == WIRE_FLOAT32 && Known(spec.wire_type()) != WIRE_FLOAT32) {
     return Refuse(
         "wire_type",
-        absl::StrCat("WIRE_FLOAT32 takes more memory of the ps than ",
+        absl::StrCat("WIRE_FLOAT32 takes more memory than ",
                      WireType_Name(spec.wire_type()),
                      ", which the job began with and is planned for"));
   }
@@ -399,6 +412,9 @@ absl::StatusOr<Regime> ChangedRegime(const JobSpec& spec, uint32_t workers,
                             NextRegime(spec, workers, current, change));
   if (StrategyOf(next) != StrategyOf(current)) return next;
   if (!TrainTheSame(next, current) && !HasPs(current)) {
+    Regime with_its_type = current;
+    with_its_type.set_wire_type(next.wire_type());
+    if (TrainTheSame(next, with_its_type)) return next;
     const absl::Status can = CheckTrainsBy(spec, PARAMETER_SERVER);
     return Refuse(
         "strategy",

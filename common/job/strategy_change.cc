@@ -28,8 +28,48 @@ std::string NameOf(Strategy strategy) {
   return name.empty() ? absl::StrCat(strategy) : name;
 }
 
-// Of either side of a change: the state that moves is dense, and all of it.
-absl::Status CheckMoves(const JobSpec& spec) {
+// With 16 bits each side of a change has whole values and trains on rounded
+// ones; by SHARDED the whole ones are at their owners alone, and an evaluation
+// at the clock of the change would find them nowhere.
+absl::Status CheckWireType(WireType type, absl::Span<const Strategy> sides) {
+  if (type != WIRE_BFLOAT16 && type != WIRE_FLOAT16) return absl::OkStatus();
+  for (const Strategy side : sides) {
+    const StrategyRule* const rule = FindStrategyRule(side);
+    if (rule != nullptr && rule->changes_with_16_bits) continue;
+    return Refuse(
+        "wire_type",
+        absl::StrCat(WireType_Name(type), ": a job changes to or from ",
+                     NameOf(Known(side)), " only with WIRE_FLOAT32"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view FieldOfOtherExchange(const Regime& from, const Regime& to) {
+  if (Known(from.strategy()) != Known(to.strategy())) return "strategy";
+  const StrategyRule* const rule = FindStrategyRule(Known(to.strategy()));
+  const auto type = [](const Regime& of) {
+    return of.wire_type() == WIRE_TYPE_UNSPECIFIED ? WIRE_FLOAT32
+                                                   : of.wire_type();
+  };
+  return !rule->has_ps && type(from) != type(to) ? "wire_type" : "";
+}
+
+bool FreesGradients(const JobSpec& spec) {
+  return spec.strategy() == SHARDED && spec.sharding().stage() >= 2;
+}
+
+bool FreesValues(const JobSpec& spec) {
+  return spec.strategy() == SHARDED && spec.sharding().stage() >= 3;
+}
+
+uint32_t ShardingStageOf(const JobSpec& spec) {
+  return FreesGradients(spec) ? spec.sharding().stage() : 1;
+}
+
+// The state that moves is dense, and all of it.
+absl::Status CheckStateMoves(const JobSpec& spec) {
   if (spec.tables_size() > 0) {
     return Refuse("tables",
                   "their rows are on ps, and do not move to workers: the "
@@ -69,36 +109,6 @@ absl::Status CheckMoves(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// With 16 bits each side of a change has whole values and trains on rounded
-// ones; by SHARDED the whole ones are at their owners alone, and an evaluation
-// at the clock of the change would find them nowhere.
-absl::Status CheckWireType(WireType type, absl::Span<const Strategy> sides) {
-  if (type != WIRE_BFLOAT16 && type != WIRE_FLOAT16) return absl::OkStatus();
-  for (const Strategy side : sides) {
-    const StrategyRule* const rule = FindStrategyRule(side);
-    if (rule != nullptr && rule->changes_with_16_bits) continue;
-    return Refuse(
-        "wire_type",
-        absl::StrCat(WireType_Name(type), ": a job changes to or from ",
-                     NameOf(Known(side)), " only with WIRE_FLOAT32"));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-bool FreesGradients(const JobSpec& spec) {
-  return spec.strategy() == SHARDED && spec.sharding().stage() >= 2;
-}
-
-bool FreesValues(const JobSpec& spec) {
-  return spec.strategy() == SHARDED && spec.sharding().stage() >= 3;
-}
-
-uint32_t ShardingStageOf(const JobSpec& spec) {
-  return FreesGradients(spec) ? spec.sharding().stage() : 1;
-}
-
 absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy) {
   if (Known(strategy) == Known(spec.strategy())) return absl::OkStatus();
   for (const Strategy each : {Known(strategy), Known(spec.strategy())}) {
@@ -117,7 +127,7 @@ absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy) {
                                "strategy of this job cannot change; use stage "
                                "1 or 2"));
   }
-  SYNCLINE_RETURN_IF_ERROR(CheckMoves(spec));
+  SYNCLINE_RETURN_IF_ERROR(CheckStateMoves(spec));
   SYNCLINE_RETURN_IF_ERROR(
       CheckWireType(spec.wire_type(), {strategy, spec.strategy()}));
   if (Known(strategy) == PARAMETER_SERVER) {
@@ -147,7 +157,7 @@ absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy) {
 
 absl::Status CheckStrategyChange(const JobSpec& spec, const Regime& current,
                                  const RegimeChange& change) {
-  SYNCLINE_RETURN_IF_ERROR(CheckMoves(spec));
+  SYNCLINE_RETURN_IF_ERROR(CheckStateMoves(spec));
   SYNCLINE_RETURN_IF_ERROR(CheckTrainsBy(spec, change.strategy()));
   const auto mode = [](ConsistencySpec::Mode m) {
     return m == ConsistencySpec::MODE_UNSPECIFIED ? ConsistencySpec::SYNC : m;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
@@ -31,6 +32,14 @@ uint32_t ShardingStageOf(const JobSpec& spec);
 // InvalidArgument, "field: why": what the job has and the strategy does not go
 // with, a strategy that is not built, ps that are not reserved.
 absl::Status CheckTrainsBy(const JobSpec& spec, Strategy strategy);
+
+// The field by which ranks need another exchange to go from one regime to the
+// next, "strategy", or without ps "wire_type"; empty: they do not.
+absl::string_view FieldOfOtherExchange(const Regime& from, const Regime& to);
+
+// OK if the dense state of this job can move from one exchange to another while
+// it runs. Errors: InvalidArgument, as above.
+absl::Status CheckStateMoves(const JobSpec& spec);
 
 // OK if the strategy can change from `current` by `change`, which names one
 // that differs. Errors: as CheckTrainsBy, with the field of RegimeChange too: a

@@ -635,9 +635,11 @@ class CommandLine {
                        "that can be: the one that the job's steps are "
                        "planned for");
     regime
-        ->add_option("--wire-type", regime_.wire_type,
-                     "The type in which gradients and values travel to and "
-                     "from the ps; none that is wider than the job began with")
+        ->add_option(
+            "--wire-type", regime_.wire_type,
+            "The type in which gradients and values travel to and from "
+            "the ps, or by all-reduce among workers; none that is wider "
+            "than the job began with")
         ->type_name("{float32,bfloat16,float16}");
     regime
         ->add_option("--compression", regime_.compression,

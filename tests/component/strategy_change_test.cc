@@ -101,10 +101,12 @@ std::string DroppedBlocksIn(const Trained& trained) {
 
 class StrategyChangeTest : public ::testing::Test {
  protected:
-  // Asks for the next change at the end of each epoch.
+  // Asks for the next change at the end of each epoch; with `types` for one of
+  // the wire type.
   Trained Train(uint32_t workers, uint32_t ps, const JobSpec& spec,
                 const std::string& model, const Changes& changes,
-                TrainingCluster::Options options = {}) {
+                TrainingCluster::Options options = {},
+                const std::vector<WireType>& types = {}) {
     TrainingCluster* cluster = nullptr;
     size_t next = 0;
     options.workers = workers;
@@ -112,12 +114,16 @@ class StrategyChangeTest : public ::testing::Test {
     options.work_dir = dir_.File(absl::StrCat("c", ++clusters_));
     options.data_root = dir_.path();
     options.on_evaluation = [&](const Evaluation&) {
-      if (next == changes.size()) return;
+      if (next == std::max(changes.size(), types.size())) return;
       SchedulerMessage command;
       ChangeRegime* const change = command.mutable_change_regime();
       change->set_job_id("t-1");
       change->set_attempt(kTestPass.attempt);
-      change->mutable_change()->set_strategy(changes[next]);
+      if (types.empty()) {
+        change->mutable_change()->set_strategy(changes[next]);
+      } else {
+        change->mutable_change()->set_wire_type(types[next]);
+      }
       change->set_reason(absl::StrCat("change ", ++next));
       cluster->Send(0, command);
     };
@@ -234,6 +240,51 @@ TEST_F(StrategyChangeTest, SixteenBitsOnTheWire) {
     ExpectTheSameBits(spec, kNormalised, 2, /*rounds=*/2,
                       {ALL_REDUCE, PARAMETER_SERVER});
   }
+}
+
+// The wire type changes by ALL_REDUCE as it does through the ps: with the same
+// bits, where it changes at the same clocks.
+TEST_F(StrategyChangeTest, TheWireTypeChangesAmongWorkers) {
+  JobSpec spec = Digits(4);
+  Initialize("mean*", 0, &spec);
+  Initialize("variance*", 1, &spec);
+  Initialize("scale*", 1, &spec);
+  const std::vector<WireType> types = {WIRE_BFLOAT16, WIRE_FLOAT32};
+  std::map<std::vector<int64_t>, std::vector<Trained>> by_clocks;
+  bool compared = false;
+  for (int run = 0; run < 40 && !compared; ++run) {
+    const bool by_ps = run % 2 == 0;
+    spec.set_strategy(by_ps ? PARAMETER_SERVER : ALL_REDUCE);
+    Trained trained = Train(3, by_ps ? 2 : 0, spec, kNormalised, {}, {}, types);
+    ASSERT_EQ(trained.outcome.status, absl::OkStatus());
+    ASSERT_EQ(trained.transitions.size(), types.size());
+    std::vector<int64_t> clocks = {by_ps ? 1 : 0};
+    for (size_t i = 0; i < types.size(); ++i) {
+      EXPECT_EQ(trained.transitions[i].error(), "");
+      EXPECT_EQ(trained.transitions[i].regime().wire_type(), types[i]);
+      clocks.push_back(trained.transitions[i].regime().first_clock());
+    }
+    std::vector<int64_t> others = clocks;
+    others[0] = 1 - others[0];
+    if (const auto other = by_clocks.find(others); other != by_clocks.end()) {
+      ExpectTheSame(trained.outcome, other->second[0].outcome);
+      compared = true;
+    }
+    by_clocks[clocks].push_back(std::move(trained));
+  }
+  EXPECT_TRUE(compared);
+}
+
+// Their owners alone have whole values.
+TEST_F(StrategyChangeTest, TheWireTypeOfShardedStays) {
+  JobSpec spec = Digits(3);
+  spec.set_strategy(SHARDED);
+  const Trained changed =
+      Train(2, 0, spec, MlpModel(784, 32, 10), {}, {}, {WIRE_BFLOAT16});
+  ASSERT_EQ(changed.outcome.status, absl::OkStatus());
+  ASSERT_EQ(changed.transitions.size(), 1u);
+  EXPECT_THAT(changed.transitions[0].error(),
+              HasSubstr("wire_type: changes while the job trains by"));
 }
 
 TEST_F(StrategyChangeTest, SixteenBitsOnTheWireDoNotChangeToSharded) {

@@ -333,6 +333,10 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
 // it.
 bool MaySwitch(const PreparedJob& job, const JobProcess& process) {
   if (job.has_evaluator() || process.join_peers == nullptr) return false;
+  // Its wire type may.
+  if (job.spec().strategy() == ALL_REDUCE && CheckStateMoves(job.spec()).ok()) {
+    return true;
+  }
   for (const Strategy strategy : {PARAMETER_SERVER, ALL_REDUCE, SHARDED}) {
     if (strategy == job.spec().strategy()) continue;
     if (CheckTrainsBy(job.spec(), strategy).ok()) return true;

@@ -85,10 +85,10 @@ absl::StatusOr<SwitchingExchange::Change> SwitchingExchange::ChangeTo(
 absl::StatusOr<std::vector<int64_t>> SwitchingExchange::BeginCut(
     const Cut& cut) {
   if (cut.use == CutUse::kRegime && cut.regime.has_value() &&
-      !cut.regime->has_ps() && peers_ != nullptr &&
-      cut.regime->strategy == now().strategy) {
+      peers_ != nullptr && !IsSwitch(*cut.regime)) {
     return absl::UnimplementedError(absl::StrCat(
-        options_.label, ": without ps only the strategy can change"));
+        options_.label,
+        ": without ps only the strategy and the wire type can change"));
   }
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<int64_t> agreed,
                             active_->BeginCut(cut));
@@ -112,7 +112,7 @@ absl::Status SwitchingExchange::EndCut(uint64_t cut_id, int64_t clock) {
 
 absl::Status SwitchingExchange::PrepareRegime(uint64_t cut_id, int64_t clock) {
   if (!change_.has_value() || change_->cut_id != cut_id ||
-      change_->regime.strategy == now().strategy) {
+      !IsSwitch(change_->regime)) {
     return absl::OkStatus();
   }
   const absl::Status all = AwaitOthers(PreparePart(*change_, clock), clock);
@@ -134,8 +134,8 @@ absl::Status SwitchingExchange::PreparePart(const Change& change,
   }
   if (status.ok()) status = AtFaultPoint(FaultPoint::kSwitchPrepared);
   status = Annotate(
-      status, absl::StrCat(options_.label,
-                           ", a change of the strategy at clock ", clock));
+      status, absl::StrCat(options_.label, ", a change of the regime at clock ",
+                           clock));
   // The others may wait in the new group for this rank. From ps they hear it
   // from the chief.
   if (!status.ok() && peers_ != nullptr && next_link_ != nullptr) {
@@ -326,7 +326,7 @@ absl::StatusOr<RegimeSchedule> SwitchingExchange::FollowRegimes(int64_t clock) {
     regimes = change_->regimes;
   }
   change_.reset();
-  if (regimes.regimes().back().strategy != now().strategy) {
+  if (IsSwitch(regimes.regimes().back())) {
     SYNCLINE_RETURN_IF_ERROR(Activate(regimes, clock));
   }
   regimes_ = regimes;
@@ -342,7 +342,7 @@ SwitchingExchange::AwaitProposal(int64_t clock) {
     if (proposal.ok()) {
       const bool is_change = proposal->has_value() &&
                              (*proposal)->regime.first_clock == clock &&
-                             (*proposal)->regime.strategy != now().strategy;
+                             IsSwitch((*proposal)->regime);
       if (!is_change) return std::nullopt;
       return proposal;
     }
@@ -359,6 +359,7 @@ absl::StatusOr<RegimeSchedule> SwitchingExchange::FollowChief(int64_t clock) {
     if (!peers_->announced_switch().has_value()) return regimes_;
     TrainingRegime regime = now();
     regime.strategy = peers_->announced_switch()->strategy;
+    regime.wire_type = peers_->announced_switch()->wire_type;
     regime.first_clock = clock;
     SYNCLINE_ASSIGN_OR_RETURN(
         const Change change,
@@ -399,7 +400,7 @@ absl::StatusOr<RegimeSchedule> SwitchingExchange::FollowChief(int64_t clock) {
   }
   SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes,
                             active_->FollowRegimes(clock));
-  if (regimes.regimes().back().strategy == now().strategy) {
+  if (!IsSwitch(regimes.regimes().back())) {
     GiveUp();
     regimes_ = regimes;
     return regimes_;
@@ -418,6 +419,7 @@ absl::Status SwitchingExchange::Activate(const RegimeSchedule& regimes,
   const bool had_ps = peers_ == nullptr;
   if (next_ == nullptr) next_ = options_.make_ps(regimes);
   if (next_peers_ != nullptr) {
+    next_peers_->ShowValues(now().wire_type);
     for (const auto& [id, cut] : cuts_) {
       SYNCLINE_RETURN_IF_ERROR(next_->BeginCut(cut).status());
       // The shards held it for evaluations to come, and hold nobody any more.

@@ -23,9 +23,9 @@
 
 namespace syncline::worker {
 
-// The exchange of a rank of a job whose strategy may change while it runs:
-// hands every call to the exchange of the present strategy, and at the clock of
-// a change brings the state from one to the next.
+// The exchange of a rank of a job whose strategy may change while it runs, and
+// by ALL_REDUCE its wire type: hands every call to the exchange of the present
+// regime, and at the clock of a change brings the state from one to the next.
 //
 //   the chief announces the change: a cut at the shards, or a word in its facts
 //   every rank comes to the clock, prepares its part of the other strategy, and
@@ -135,6 +135,11 @@ class SwitchingExchange final : public ParameterExchange {
   };
 
   const TrainingRegime& now() const { return regimes_.regimes().back(); }
+  // `next` needs another exchange. Through the ps one follows the wire type.
+  bool IsSwitch(const TrainingRegime& next) const {
+    return next.strategy != now().strategy ||
+           (!next.has_ps() && next.wire_type != now().wire_type);
+  }
   bool is_chief() const { return options_.rank == 0; }
   absl::StatusOr<Change> ChangeTo(uint64_t cut_id, TrainingRegime regime) const;
   // This rank's part of the state, for the other strategy; next_ then has it,

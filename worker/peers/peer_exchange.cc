@@ -543,7 +543,8 @@ void PeerExchange::SendFacts() {
     facts_out_[rank]->wants_values = WantsValues() ? 1 : 0;
     if (change.has_value()) {
       facts_out_[rank]->switch_cut = change->cut_id;
-      facts_out_[rank]->switch_to = 1 + static_cast<uint64_t>(change->strategy);
+      facts_out_[rank]->switch_to = 1 + static_cast<uint32_t>(change->strategy);
+      facts_out_[rank]->switch_type = static_cast<uint32_t>(change->wire_type);
     }
     Send(rank, TagOf(kFacts, 0),
          {BytesOfAll(absl::MakeConstSpan(facts_out_[rank].get(), 1))});

@@ -179,12 +179,14 @@ class PeerExchange : public ParameterExchange {
   std::optional<LeftOut> left_out() const override;
   ParameterGatherer* gatherer() override { return gathers_.get(); }
 
-  // --- Where the strategy changes, between two steps (peer_exchange_switch.cc)
+  // --- Where the strategy or the wire type changes, between two steps
+  // (peer_exchange_switch.cc)
 
   // The change that the chief has announced for the clock of the next step.
   struct AnnouncedSwitch {
     uint64_t cut_id = 0;
     TrainingRegime::Strategy strategy = TrainingRegime::Strategy::kAllReduce;
+    ElementType wire_type = ElementType::kFloat32;
   };
   const std::optional<AnnouncedSwitch>& announced_switch() const {
     return announced_switch_;
@@ -192,6 +194,10 @@ class PeerExchange : public ParameterExchange {
   bool has_regime_news() const override {
     return announced_switch_.has_value();
   }
+  // The tensors have the values that this exchange trains with, where one with
+  // `before` on the wire has left others there. Behind BeginWith, and when no
+  // rank goes back any more.
+  void ShowValues(ElementType before);
   // The values and the optimizer's state that this rank has, and what goes with
   // them: `non_finite` is what this rank has found, and at the chief what was
   // found before.
@@ -421,7 +427,7 @@ class PeerExchange : public ParameterExchange {
   struct AnnouncedCut {
     int64_t clock = 0;
     CutUse use = CutUse::kEvaluation;
-    TrainingRegime::Strategy strategy = {};  // kRegime
+    AnnouncedSwitch change = {};  // kRegime
   };
   std::map<uint64_t, AnnouncedCut> cuts_;
   std::optional<AnnouncedSwitch> announced_switch_;  // behind the last step

@@ -228,7 +228,11 @@ absl::StatusOr<std::vector<int64_t>> PeerExchange::BeginCut(const Cut& cut) {
   int64_t clock = clock_ + (is_open_ ? 1 : 0);
   for (const int64_t asked : cut.clocks) clock = std::max(clock, asked);
   cuts_[cut.id] = {.clock = clock, .use = cut.use};
-  if (changes) cuts_[cut.id].strategy = cut.regime->strategy;
+  if (changes) {
+    cuts_[cut.id].change = {.cut_id = cut.id,
+                            .strategy = cut.regime->strategy,
+                            .wire_type = cut.regime->wire_type};
+  }
   // The evaluator asks for those behind it.
   if (link_->has_evaluator() && cut.use == CutUse::kEvaluation) {
     evaluator_clock_ = clock;

@@ -1,5 +1,5 @@
-// PeerExchange where the strategy of a job changes: what is announced, and how
-// the state comes from the exchange before.
+// PeerExchange where the strategy or the wire type of a job changes: what is
+// announced, and how the state comes from the exchange before.
 
 #include <algorithm>
 #include <atomic>
@@ -29,16 +29,18 @@ std::optional<PeerExchange::AnnouncedSwitch> PeerExchange::SwitchBehindStep()
     const {
   if (link_->rank() != 0) {
     const FactsMessage& facts = *facts_in_[0];
-    if (facts.switch_cut == 0 || facts.switch_to == 0 || facts.switch_to > 3) {
+    if (facts.switch_cut == 0 || facts.switch_to == 0 || facts.switch_to > 3 ||
+        facts.switch_type > static_cast<uint32_t>(ElementType::kFloat16)) {
       return std::nullopt;
     }
     return AnnouncedSwitch{
         facts.switch_cut,
-        static_cast<TrainingRegime::Strategy>(facts.switch_to - 1)};
+        static_cast<TrainingRegime::Strategy>(facts.switch_to - 1),
+        static_cast<ElementType>(facts.switch_type)};
   }
   for (const auto& [id, cut] : cuts_) {
     if (cut.use == CutUse::kRegime && cut.clock == clock_ + 1) {
-      return AnnouncedSwitch{id, cut.strategy};
+      return cut.change;
     }
   }
   return std::nullopt;
@@ -85,13 +87,20 @@ absl::Status PeerExchange::RestoreRest(int64_t clock) {
   return GatherState(clock, narrows() ? 0 : 1);
 }
 
+void PeerExchange::ShowValues(ElementType before) {
+  if (narrows() || before == ElementType::kFloat32) return ShowRounded();
+  // The type changes by ALL_REDUCE alone: each rank has all of them.
+  for (uint32_t block = 0; block < reduction_.map().blocks().size(); ++block) {
+    reduction_.ShowBlock(block, StepReduction::Shown::kWhole);
+  }
+}
+
 void PeerExchange::BeginWith(const ShardStateHeader& header, int64_t clock) {
   clock_ = clock;
   total_clocks_ = header.total_clocks();
   reduction_.SetTotalClocks(total_clocks_);
   reduction_.RestoreSkipped(header.skipped_clocks(), header.skipped_through());
   found_before_ = header.non_finite();
-  ShowRounded();
   SumUpLeftOut();
 }
 

@@ -36,10 +36,12 @@ struct FactsMessage {
   // The chief's: behind this step each rank writes its part of the checkpoint
   // of this cut. 0: none.
   uint64_t checkpoint_cut = 0;
-  // The chief's: behind this step the strategy may change, at this cut, to this
-  // one (1 + TrainingRegime::Strategy). 0: it does not.
+  // The chief's: behind this step the strategy or the wire type may change, at
+  // this cut, to this strategy (1 + TrainingRegime::Strategy) and this type
+  // (ElementType). 0: they do not.
   uint64_t switch_cut = 0;
-  uint64_t switch_to = 0;
+  uint32_t switch_to = 0;
+  uint32_t switch_type = 0;
   // The chief's, where values are at their owners alone: behind this step each
   // rank sends it what it owns. 0 or 1.
   uint64_t wants_values = 0;

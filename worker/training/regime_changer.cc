@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/cuts/cut_id.h"
 #include "common/job/regime_rules.h"
+#include "common/job/strategy_change.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/log.h"
 
@@ -44,7 +45,7 @@ RegimeChanger::RegimeChanger(
 
 void RegimeChanger::Request(const RegimeChange& change,
                             const std::string& reason) {
-  const Wanted wanted = {change.SerializeAsString(), reason, change.strategy()};
+  const Wanted wanted = {change.SerializeAsString(), reason};
   RegimeTransition refused;
   refused.set_reason(reason);
   SetTime(&refused);
@@ -74,7 +75,6 @@ bool RegimeChanger::Try(const RegimeChange& change, const std::string& reason,
   if (wanted_.has_value() && !wanted_->is_own) return false;
   wanted_ = {.encoded = change.SerializeAsString(),
              .reason = reason,
-             .strategy = change.strategy(),
              .is_own = true,
              .not_before = not_before};
   replaced_ = open_.has_value();
@@ -124,10 +124,20 @@ std::optional<RegimeChanger::Wanted> RegimeChanger::TakeWanted() const {
   return wanted_;
 }
 
-bool RegimeChanger::WantsStrategy() const {
+bool RegimeChanger::WantsOtherExchange() const {
   const std::optional<Wanted> wanted = TakeWanted();
-  return wanted.has_value() && wanted->strategy != STRATEGY_UNSPECIFIED &&
-         wanted->strategy != ToProto(job_.regimes.regimes().back()).strategy();
+  if (!wanted.has_value()) return false;
+  RegimeChange change;
+  change.ParseFromString(wanted->encoded);  // it was encoded here
+  const Regime present = ToProto(job_.regimes.regimes().back());
+  Regime next = present;
+  if (change.strategy() != STRATEGY_UNSPECIFIED) {
+    next.set_strategy(change.strategy());
+  }
+  if (change.wire_type() != WIRE_TYPE_UNSPECIFIED) {
+    next.set_wire_type(change.wire_type());
+  }
+  return !FieldOfOtherExchange(present, next).empty();
 }
 
 absl::Status RegimeChanger::BeforeStep(int64_t clock, absl::Time now) {
@@ -150,10 +160,12 @@ absl::Status RegimeChanger::Announce(int64_t clock, const Wanted& wanted,
     Fail(next.status());
     return absl::OkStatus();
   }
-  if (next->strategy() != ToProto(present).strategy() && job_.has_evaluator()) {
-    Fail(absl::UnimplementedError(
-        "strategy: cannot change while an evaluator takes part in the job; "
-        "use a cluster without one"));
+  const absl::string_view field = FieldOfOtherExchange(ToProto(present), *next);
+  if (!field.empty() && job_.has_evaluator()) {
+    Fail(absl::UnimplementedError(absl::StrCat(
+        field,
+        ": cannot change while an evaluator takes part in the job; use a "
+        "cluster without one")));
     return absl::OkStatus();
   }
   // No rank makes a step whose values it may have read already. In SYNC no rank

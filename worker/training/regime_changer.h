@@ -91,9 +91,9 @@ class RegimeChanger {
   // cannot, the job goes on as before, and IsOpen() is false. Errors: those
   // that end the job.
   absl::Status Commit(int64_t clock);
-  // A change to another strategy is wanted, and not announced: a checkpoint
+  // A change to another exchange is wanted, and not announced: a checkpoint
   // that begins now would be in its way. The training thread's.
-  bool WantsStrategy() const ABSL_LOCKS_EXCLUDED(mu_);
+  bool WantsOtherExchange() const ABSL_LOCKS_EXCLUDED(mu_);
   // After Commit, when this rank goes on.
   void ReportDone();
   // No step follows: what is wanted or announced is given up.
@@ -103,8 +103,7 @@ class RegimeChanger {
   struct Wanted {
     std::string encoded;  // RegimeChange
     std::string reason;
-    Strategy strategy = STRATEGY_UNSPECIFIED;  // that it names
-    bool is_own = false;                       // Try
+    bool is_own = false;  // Try
     int64_t not_before = 0;
 
     friend bool operator==(const Wanted&, const Wanted&) = default;

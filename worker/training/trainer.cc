@@ -261,7 +261,7 @@ absl::Status Trainer::BeforeStep(int64_t clock) {
   // The members that write a checkpoint must not change while it is written. A
   // change that comes too late for the job's clocks keeps no checkpoint from
   // being made, least of all that of the result.
-  if (changer_->WantsStrategy() && !checkpoints_->IsOpen() &&
+  if (changer_->WantsOtherExchange() && !checkpoints_->IsOpen() &&
       clock + 2 < epochs_.clocks_total) {
     checkpoints_->PutOff(clock, next);
     if (checkpoints_->IsBusy()) return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "common/base/utf8.h"
 #include "common/job/elastic_validator.h"
 #include "common/job/regime_rules.h"
+#include "common/job/strategy_change.h"
 #include "common/job/strategy_rules.h"
 #include "scheduler/core/job/job.h"
 #include "scheduler/core/job/regime_history.h"
@@ -133,15 +134,15 @@ absl::StatusOr<SchedulerMessage> Job::RequestRegime(
                        " in job ", id(), ": ", why));
     }
   }
-  if (status_.has_evaluator() && next.strategy() != regimes.back().strategy()) {
+  const absl::string_view field = FieldOfOtherExchange(regimes.back(), next);
+  if (status_.has_evaluator() && !field.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "strategy: cannot change while an evaluator takes part in job ", id(),
+        field, ": cannot change while an evaluator takes part in job ", id(),
         "; use a cluster without one"));
   }
-  if (status_.lost_workers_size() > 0 &&
-      next.strategy() != regimes.back().strategy()) {
+  if (status_.lost_workers_size() > 0 && !field.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "strategy: cannot change while job ", id(),
+        field, ": cannot change while job ", id(),
         " goes on without a worker that it has lost; it can once the job has "
         "another one in its place"));
   }

@@ -108,13 +108,19 @@ TEST_F(RegimeRulesTest, TheWireTypeChangesThroughThePs) {
   spec_.set_wire_type(WIRE_BFLOAT16);
   current_.set_wire_type(WIRE_BFLOAT16);
   EXPECT_THAT(To("wire_type: WIRE_FLOAT32"),
-              HasSubstr("wire_type: WIRE_FLOAT32 takes more memory of the ps "
+              HasSubstr("wire_type: WIRE_FLOAT32 takes more memory "
                         "than WIRE_BFLOAT16, which the job began with"));
   EXPECT_EQ(To("wire_type: WIRE_FLOAT16"), "SYNC, WIRE_FLOAT16");
   current_.set_strategy(ALL_REDUCE);
-  EXPECT_THAT(To("wire_type: WIRE_BFLOAT16"),
+  EXPECT_THAT(To("wire_type: WIRE_BFLOAT16"), HasSubstr("WIRE_BFLOAT16"));
+  spec_.mutable_training()->set_sync_batch_statistics(true);
+  EXPECT_THAT(To("wire_type: WIRE_FLOAT16"),
+              HasSubstr("training.sync_batch_statistics: "));
+  current_.set_strategy(SHARDED);
+  EXPECT_THAT(To("wire_type: WIRE_FLOAT16"),
               HasSubstr("wire_type: changes while the job trains by "
-                        "PARAMETER_SERVER, and it trains by ALL_REDUCE"));
+                        "PARAMETER_SERVER or ALL_REDUCE, and it trains by "
+                        "SHARDED"));
 }
 
 TEST_F(RegimeRulesTest, TheCompressionChangesThroughThePs) {

@@ -186,7 +186,7 @@ TEST_F(RegimeChangerTest, WhatCannotBePreparedLeavesTheJobAsItWas) {
   RegimeChange change;
   change.set_strategy(ALL_REDUCE);
   changer_->Request(change, "r");
-  EXPECT_TRUE(changer_->WantsStrategy());
+  EXPECT_TRUE(changer_->WantsOtherExchange());
   ASSERT_OK(changer_->BeforeStep(4));
   ASSERT_OK(changer_->Commit(6));
   EXPECT_THAT(exchange_.log, ElementsAre("begin 6,6 ALL_REDUCE SYNC", "await 6",
@@ -194,7 +194,7 @@ TEST_F(RegimeChangerTest, WhatCannotBePreparedLeavesTheJobAsItWas) {
   EXPECT_FALSE(changer_->IsOpen());
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(told_[0].error(), "rank 1 (worker:1 at h:1)");
-  EXPECT_FALSE(changer_->WantsStrategy());
+  EXPECT_FALSE(changer_->WantsOtherExchange());
 }
 
 // A change that names the strategy which the job has is one of the mode alone:
@@ -205,7 +205,7 @@ TEST_F(RegimeChangerTest, ThePresentStrategyIsNoChangeOfIt) {
   change.set_strategy(PARAMETER_SERVER);
   change.set_mode(ConsistencySpec::ASYNC);
   changer_->Request(change, "r");
-  EXPECT_FALSE(changer_->WantsStrategy());
+  EXPECT_FALSE(changer_->WantsOtherExchange());
   ASSERT_OK(changer_->BeforeStep(4));
   EXPECT_TRUE(changer_->IsOpen());
   EXPECT_THAT(told_, IsEmpty());
@@ -216,7 +216,7 @@ TEST_F(RegimeChangerTest, AnEvaluatorKeepsTheStrategy) {
   RegimeChange change;
   change.set_strategy(ALL_REDUCE);
   changer_->Request(change, "r");
-  EXPECT_TRUE(changer_->WantsStrategy());
+  EXPECT_TRUE(changer_->WantsOtherExchange());
   ASSERT_OK(changer_->BeforeStep(4));
   EXPECT_FALSE(changer_->IsOpen());
   ASSERT_EQ(told_.size(), 1u);
