@@ -59,13 +59,8 @@ void CheckTimeout(const JobSpec& spec, Problems* problems) {
 void CheckLate(const JobSpec& spec, Problems* problems) {
   const ConsistencySpec& consistency = spec.consistency();
   // A value that is not finite is refused with all others.
-  if (consistency.late() == C::COMPENSATE) {
-    problems->NotNegative("consistency.compensation",
-                          consistency.compensation());
-  }
-  if (!PushesLate(spec) || spec.tables_size() == 0) return;
-  problems->Add("consistency.late", C::Late_Name(consistency.late()),
-                " is not built for jobs with tables; use DROP");
+  if (consistency.late() != C::COMPENSATE) return;
+  problems->NotNegative("consistency.compensation", consistency.compensation());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "common/base/random.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/eventually.h"
@@ -70,8 +71,67 @@ class BackupsTest : public testing::Test {
     return job->progress().blame(kStopped).left_behind_clocks();
   }
 
+  // Rows of a table: three ids a sample, most of them even where the label
+  // is 1.
+  JobSpec Clicks() {
+    Random random(5);
+    std::string csv;
+    for (int i = 0; i < 1600; ++i) {
+      std::string ids;
+      int even = 0;
+      for (int id = 0; id < 3; ++id) {
+        const uint64_t key = random.Below(60);
+        even += key % 2 == 0;
+        absl::StrAppend(&ids, ",", key);
+      }
+      absl::StrAppend(&csv, even >= 2 ? 1 : 0, ids, "\n");
+    }
+    JobSpec job = Digits();
+    job.clear_metrics();
+    job.add_metrics(AUC);
+    job.mutable_loss()->set_kind(LossSpec::SIGMOID_CROSS_ENTROPY);
+    job.mutable_model()->clear_initialize();
+    job.mutable_model()->add_initialize()->set_pattern("w");
+    job.mutable_model()->mutable_initialize(0)->set_scheme(
+        InitializerRule::CONSTANT);
+    job.mutable_model()->mutable_initialize(0)->set_value(0.5f);
+    DataSpec data;
+    data.mutable_train()->mutable_csv()->set_path(
+        cluster_.dir().Write("clicks.csv", csv));
+    *data.mutable_test() = data.train();
+    data.add_feeds()->set_input("bag");
+    data.mutable_feeds(0)->set_field("1:4");
+    data.mutable_label()->set_field("0");
+    *job.mutable_data() = data;
+    job.add_tables()->set_name("emb");
+    return job;
+  }
+  // Workers whose logs say that late gradients of job `id` were applied.
+  int WorkersThatAppliedLate(const std::string& id) {
+    int workers = 0;
+    for (const char* worker : {"chief-0", "worker-0", "worker-1", "worker-2"}) {
+      for (const absl::string_view line :
+           absl::StrSplit(cluster_.LogOf(worker), '\n')) {
+        workers += absl::StrContains(line, absl::StrCat("job=", id, " ")) &&
+                   absl::StrContains(line, "came too late were applied");
+      }
+    }
+    return workers;
+  }
+
   TestCluster cluster_{{.ps = 2, .workers = 4}};
 };
+
+constexpr char kClicksModel[] = R"(
+< ir_version: 8, opset_import: ["" : 13] >
+clicks (int64[N, 3] bag, float[ROWS, 4] emb, float[4, 1] w)
+  => (float[N, 1] logit)
+<int64[1] one = {1}>
+{
+  items = Gather (emb, bag)
+  sum = ReduceSum <keepdims = 0> (items, one)
+  logit = MatMul (sum, w)
+})";
 
 TEST_F(BackupsTest, TheOthersGoOnAndTheStoppedWorkerComesBack) {
   JobSpec lasting = Digits();
@@ -149,15 +209,25 @@ TEST_F(BackupsTest, LateGradientsArePushedAtTheOpenClock) {
     ASSERT_EQ(job.state(), SUCCEEDED) << job.DebugString();
     EXPECT_GT(job.evaluations(kEpochs - 1).accuracy(), 0.7);
     // Three of four end each clock, so over all of them some came too late.
-    int applied = 0;  // workers that say so
-    for (const char* worker : {"chief-0", "worker-0", "worker-1", "worker-2"}) {
-      for (const absl::string_view line :
-           absl::StrSplit(cluster_.LogOf(worker), '\n')) {
-        applied += absl::StrContains(line, absl::StrCat("job=", id, " ")) &&
-                   absl::StrContains(line, "came too late were applied");
-      }
-    }
-    EXPECT_GT(applied, 0);
+    EXPECT_GT(WorkersThatAppliedLate(id), 0);
+  }
+}
+
+TEST_F(BackupsTest, LateRowsArePushedAtTheOpenClock) {
+  for (const auto late :
+       {ConsistencySpec::SCALE, ConsistencySpec::COMPENSATE}) {
+    SCOPED_TRACE(ConsistencySpec::Late_Name(late));
+    JobSpec spec = Clicks();
+    spec.mutable_consistency()->set_late(late);
+    ASSERT_OK_AND_ASSIGN(
+        const std::string id,
+        cluster_.Submit(WriteJob(cluster_.dir(), spec, kClicksModel)));
+    ASSERT_OK_AND_ASSIGN(const JobStatus job,
+                         cluster_.WaitForEnd(id, kPatience));
+    ASSERT_EQ(job.state(), SUCCEEDED) << job.DebugString();
+    EXPECT_EQ(job.progress().clock(), 50 * kEpochs);
+    EXPECT_GT(job.evaluations(kEpochs - 1).auc(), 0.95);
+    EXPECT_GT(WorkersThatAppliedLate(id), 0);
   }
 }
 

@@ -51,30 +51,40 @@ void LateGradient::Keep(int64_t clock, uint64_t samples, double loss_sum) {
   kept_ = {.clock = clock, .samples = samples, .loss_sum = loss_sum};
 }
 
-LateGradient::Late LateGradient::Take(int64_t open) {
+LateGradient::Late LateGradient::Take(int64_t open,
+                                      absl::Span<const Rows> rows) {
   SYNCLINE_CHECK(kept_.has_value() && open > kept_->clock &&
                  kept_->samples > 0);
   const Late late = *std::exchange(kept_, std::nullopt);
-  const float scale = 1.0f / static_cast<float>(1 + open - late.clock);
   const float* before = values_.data();
   for (const Tensor& tensor : tensors_) {
     if (tensor.is_running_mean) continue;
-    const size_t count = tensor.gradient.size();
-    float* const gradient = tensor.gradient.data();
-    if (!lambda_.has_value()) {
-      for (size_t i = 0; i < count; ++i) gradient[i] *= scale;
-      continue;
-    }
-    const float weight = *lambda_ / static_cast<float>(late.samples);
-    const float* const value = tensor.value.data();
-    for (size_t i = 0; i < count; ++i) {
-      // No square of a gradient where its value has not changed.
-      gradient[i] +=
-          gradient[i] * (weight * (value[i] - before[i]) * gradient[i]);
-    }
-    before += count;
+    Change(late, open, tensor.gradient, before, tensor.value.data());
+    if (compensates()) before += tensor.gradient.size();
+  }
+  for (const Rows& table : rows) {
+    SYNCLINE_CHECK(!compensates() ||
+                   (table.before.size() == table.gradient.size() &&
+                    table.value.size() == table.gradient.size()));
+    Change(late, open, table.gradient, table.before.data(), table.value.data());
   }
   return late;
+}
+
+void LateGradient::Change(const Late& late, int64_t open,
+                          absl::Span<float> gradient, const float* before,
+                          const float* value) const {
+  if (!compensates()) {
+    const float scale = 1.0f / static_cast<float>(1 + open - late.clock);
+    for (float& g : gradient) g *= scale;
+    return;
+  }
+  const float weight = *lambda_ / static_cast<float>(late.samples);
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    // No square of a gradient where its value has not changed.
+    gradient[i] +=
+        gradient[i] * (weight * (value[i] - before[i]) * gradient[i]);
+  }
 }
 
 }  // namespace syncline::worker

@@ -28,6 +28,9 @@ namespace syncline::worker {
 //   Keep                the step was made without this worker
 //   Take                the gradients are those to be pushed instead
 //
+// Rows of tables are the caller's altogether: their gradients, and with
+// COMPENSATE both values, are where the step and a second read have put them.
+//
 // A gradient that comes too late again is dropped, and so is one whose memory
 // an evaluation has used. On this machine's processors. Thread-compatible.
 class LateGradient {
@@ -38,6 +41,14 @@ class LateGradient {
     absl::Span<const float> value;
     absl::Span<float> gradient;  // of the summed loss
     bool is_running_mean = false;
+  };
+  // Rows of one table that the step has read, [n, dim], by key.
+  struct Rows {
+    absl::Span<float> gradient;  // of the summed loss
+    // COMPENSATE, else empty: what the gradient was computed with, and the rows
+    // of the same keys at the open clock.
+    absl::Span<const float> before = {};
+    absl::Span<const float> value = {};
   };
   // `lambda`: COMPENSATE's; none: SCALE.
   LateGradient(std::optional<float> lambda, std::vector<Tensor> tensors);
@@ -55,17 +66,24 @@ class LateGradient {
   void Forget() { kept_.reset(); }
   // A gradient is kept, and not taken.
   bool is_kept() const { return kept_.has_value(); }
+  // COMPENSATE: Take looks at values.
+  bool compensates() const { return lambda_.has_value(); }
 
   struct Late {
     int64_t clock = 0;  // of its values
     uint64_t samples = 0;
     double loss_sum = 0;
   };
-  // Changes the gradients into those that are pushed at clock `open`, whose
-  // values have been read. REQUIRES: is_kept.
-  Late Take(int64_t open);
+  // Changes the gradients, those of `rows` too, into those that are pushed at
+  // clock `open`, whose values have been read. `rows`: of each table that the
+  // job has. REQUIRES: is_kept.
+  Late Take(int64_t open, absl::Span<const Rows> rows = {});
 
  private:
+  // Changes `gradient`, of a step of `late`, as SCALE or COMPENSATE says.
+  void Change(const Late& late, int64_t open, absl::Span<float> gradient,
+              const float* before, const float* value) const;
+
   const std::optional<float> lambda_;
   const std::vector<Tensor> tensors_;
   AlignedFloats values_;  // COMPENSATE: of the step, tensor after tensor

@@ -70,6 +70,18 @@ void RowBatch::Collect(const Batch& batch) {
   WantAll();
 }
 
+void RowBatch::CollectKeysOf(const RowBatch& other) {
+  SYNCLINE_CHECK(other.map_.slots() == map_.slots() &&
+                 other.keys_.size() < static_cast<size_t>(capacity_));
+  index_ = other.index_;
+  keys_ = other.keys_;
+  slots_ = other.slots_;
+  as_of_.assign(keys_.size(), 0);
+  GroupByShard();
+  for (std::vector<int32_t>& positions : positions_) positions.clear();
+  WantAll();
+}
+
 std::vector<int64_t> RowBatch::PaddingRows() const {
   std::vector<int64_t> rows;
   for (const Lookup& lookup : options_.lookups) {

@@ -59,6 +59,9 @@ class RowBatch {
   // Takes the keys of `batch`, which has at most samples_max samples, and
   // selects all of them to be pulled. Values are undefined then.
   void Collect(const Batch& batch);
+  // The same with the keys that `other`, of the same table and no larger than
+  // this, has now, in its order. No lookup has a position then.
+  void CollectKeysOf(const RowBatch& other);
 
   const std::string& name() const { return options_.name; }
   int64_t dim() const { return options_.dim; }
@@ -82,6 +85,13 @@ class RowBatch {
   float* value(size_t key) { return values_.data() + (1 + key) * dim_; }
   const float* gradient(size_t key) const {
     return gradients_.data() + (1 + key) * dim_;
+  }
+  // All of them.
+  absl::Span<const float> values() const {
+    return {values_.data() + dim_, keys_.size() * dim_};
+  }
+  absl::Span<float> gradients() {
+    return {gradients_.data() + dim_, keys_.size() * dim_};
   }
 
   // True if `key` is among keys().

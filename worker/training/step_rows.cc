@@ -38,6 +38,26 @@ absl::Status StepRows::Ready(int64_t clock, int64_t following,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<LateGradient::Rows>> StepRows::ReadyLate(
+    int64_t clock, int64_t following, bool reads) {
+  following_ = following;
+  Forget();
+  const absl::Span<RowBatch* const> late = job_.rows->current();
+  const absl::Span<RowBatch* const> again = job_.rows->next();
+  if (reads) {
+    for (size_t t = 0; t < late.size(); ++t) again[t]->CollectKeysOf(*late[t]);
+    SYNCLINE_RETURN_IF_ERROR(parameters_.PullRows(clock, /*cut_id=*/0, again));
+  }
+  std::vector<LateGradient::Rows> rows;
+  for (size_t t = 0; t < late.size(); ++t) {
+    rows.push_back({.gradient = late[t]->gradients()});
+    if (!reads) continue;
+    rows.back().before = late[t]->values();
+    rows.back().value = again[t]->values();
+  }
+  return rows;
+}
+
 // A pull for the next step waits for this step's push, because of the rows that
 // both of them use. The others may be read at once, where the mode does not
 // want this step of all workers in them.

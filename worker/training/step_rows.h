@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/compute/late_gradient.h"
 #include "worker/data/prefetcher.h"
 #include "worker/embedding/training_row_cache.h"
 #include "worker/exchange/parameter_exchange.h"
@@ -23,6 +25,8 @@ namespace syncline::worker {
 //            -> ParameterExchange::Wait -> OnPulled -> Ready(the clock after c)
 //
 // PullEarly and Next are left out where nothing is pulled for the next step.
+// Where the clock after c pushes the late gradient of c, ReadyLate takes the
+// place of Ready, and neither PullEarly nor backward follows.
 class StepRows {
  public:
   // REQUIRES: the job has tables. The objects outlive this.
@@ -33,6 +37,14 @@ class StepRows {
   // executor. Blocks where the step before did not pull them. `following`: the
   // rank's clock after it. Errors: ParameterExchange's.
   absl::Status Ready(int64_t clock, int64_t following, const Batch& batch);
+  // In place of Ready, where step `clock` pushes the gradients of the latest
+  // step, which are in current() still: returns them, by table. `reads`: with
+  // the values of that step, and the rows of its keys as of `clock`, for which
+  // this blocks; these take the memory of the rows that were read for `clock`'s
+  // own batch. Good until Next. Errors: ParameterExchange's.
+  absl::StatusOr<std::vector<LateGradient::Rows>> ReadyLate(int64_t clock,
+                                                            int64_t following,
+                                                            bool reads);
   absl::Span<RowBatch* const> current() const { return job_.rows->current(); }
 
   // Asks for the rows of the next batch that the consistency mode lets be read

@@ -422,7 +422,7 @@ absl::Status Trainer::Step(int64_t clock) {
   if (local_.has_value()) {
     SYNCLINE_RETURN_IF_ERROR(TrainRound(&step));
   } else if (job_.late != nullptr && job_.late->is_kept()) {
-    PushLate(&step);
+    SYNCLINE_RETURN_IF_ERROR(PushLate(&step));
   } else {
     SYNCLINE_RETURN_IF_ERROR(Begin(&step, &prefetcher_));
     SYNCLINE_RETURN_IF_ERROR(ComputeGradient(&step));
@@ -569,7 +569,7 @@ absl::Status Trainer::AwaitValues(OpenStep* step) {
     }
     step->samples = 0;
     step->loss_sum = 0;
-  } else if (step->is_late) {
+  } else if (step->is_late && step->samples > 0) {
     ++late_gradients_;
     options_.metrics->OnLateGradient();
   }

@@ -224,8 +224,8 @@ class Trainer {
   // hands over what they have changed.
   absl::Status TrainRound(OpenStep* step);
   // In place of Begin and ComputeGradient: hands over the late gradient that is
-  // kept, and leaves the step's batch out.
-  void PushLate(OpenStep* step);
+  // kept, and leaves the step's batch out. Blocks where rows are read for that.
+  absl::Status PushLate(OpenStep* step);
   // The padding of a batch that is about to be computed.
   void CountFed(const Batch& batch);
   // Forward and backward, or neither where there is no sample. A loss that is

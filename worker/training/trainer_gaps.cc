@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "common/base/status_macros.h"
 #include "common/system/log.h"
+#include "worker/compute/late_gradient.h"
 #include "worker/training/trainer.h"
 
 namespace syncline::worker {
@@ -72,19 +73,31 @@ void Trainer::FollowLosses(int64_t clock) {
       .Field("workers", workers - ranks.size());
 }
 
-void Trainer::PushLate(OpenStep* step) {
-  const LateGradient::Late late = job_.late->Take(step->clock);
+absl::Status Trainer::PushLate(OpenStep* step) {
   prefetcher_.SkipTo(step->clock + 1);
+  std::vector<LateGradient::Rows> rows;
+  if (rows_.has_value()) {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        rows, rows_->ReadyLate(step->clock, step->next_clock,
+                               /*reads=*/job_.late->compensates()));
+    step->times.wait = step->watch.Lap();
+    profiler_.Record({{StepProfile::ROWS, step->times.wait}});
+  }
+  const LateGradient::Late late = job_.late->Take(step->clock, rows);
   step->is_late = true;
   step->samples = late.samples;
   step->loss_sum = late.loss_sum;
   parameters_.BeginStep({.clock = step->clock,
                          .sample_count = step->samples,
                          .finished = step->is_last,
-                         .pull = step->pulls});
+                         .pull = step->pulls,
+                         .rows = rows_.has_value()
+                                     ? rows_->current()
+                                     : absl::Span<RowBatch* const>()});
   for (size_t tensor = 0; tensor < job_.training.parameters.size(); ++tensor) {
     parameters_.OnGradientReady(static_cast<uint32_t>(tensor));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace syncline::worker

@@ -86,6 +86,38 @@ TEST(LateGradientTest, WhatHasNotChangedIsNotCorrected) {
   EXPECT_THAT(gradient, ElementsAre(1e30f));
 }
 
+TEST(LateGradientTest, RowsAreScaledWithIt) {
+  Tensors tensors;
+  LateGradient late(std::nullopt, tensors.all());
+  EXPECT_FALSE(late.compensates());
+  std::vector<float> one = {4, 8, -12};
+  std::vector<float> other = {1};
+  late.BeginStep();
+  late.Keep(10, 8, 0);
+  late.Take(11, {{.gradient = absl::MakeSpan(one)},
+                 {.gradient = absl::Span<float>()},
+                 {.gradient = absl::MakeSpan(other)}});
+  EXPECT_THAT(tensors.gradient, ElementsAre(4, -2, 0));
+  EXPECT_THAT(one, ElementsAre(2, 4, -6)) << "half";
+  EXPECT_THAT(other, ElementsAre(0.5f));
+}
+
+TEST(LateGradientTest, RowsAreCorrectedByTheirOwnValues) {
+  Tensors tensors;
+  LateGradient late(0.5f, tensors.all());
+  EXPECT_TRUE(late.compensates());
+  std::vector<float> gradient = {8, -4, 6};
+  const std::vector<float> before = {1, 2, 3};
+  const std::vector<float> value = {1.5, 1, 3};
+  late.BeginStep();
+  late.Keep(10, 4, 0);
+  late.Take(12, {{.gradient = absl::MakeSpan(gradient),
+                  .before = before,
+                  .value = value}});
+  EXPECT_THAT(gradient, ElementsAre(12, -6, 6));
+  EXPECT_THAT(tensors.gradient, ElementsAre(8, -4, 0)) << "as their values";
+}
+
 TEST(LateGradientTest, ANewStepForgetsIt) {
   Tensors tensors;
   LateGradient late(std::nullopt, tensors.all());

@@ -116,6 +116,39 @@ TEST(RowBatchTest, RowsGoToTheShardsOfAnotherPlacement) {
             keys);
 }
 
+TEST(RowBatchTest, KeysOfAnotherBatchAreReadInItsOrder) {
+  Random random(6);
+  const auto late = MakeRows(3);
+  const auto again = MakeRows(3);
+  for (int round = 0; round < 50; ++round) {
+    const Batch batch =
+        RandomBatch(static_cast<int64_t>(random.Below(41)), &random);
+    late->Collect(batch);
+    again->Collect(RandomBatch(40, &random));
+    again->SetAsOf(0, 5);
+    again->WantOnly([](size_t) { return false; });
+    again->CollectKeysOf(*late);
+    EXPECT_EQ(again->keys(), late->keys());
+    EXPECT_EQ(again->wanted_keys(), late->keys());
+    EXPECT_EQ(again->early_count(), 0u);
+    EXPECT_EQ(SlotsByShard(*again), SlotsByShard(*late));
+    for (const int64_t key : late->keys()) EXPECT_TRUE(again->Reads(key));
+    EXPECT_FALSE(again->Reads(1'000'000));
+    EXPECT_EQ(again->values().size(), 2 * late->keys().size());
+    EXPECT_EQ(again->gradients().size(), again->values().size());
+    if (!late->keys().empty()) {
+      EXPECT_EQ(again->as_of(0), 0);
+      EXPECT_EQ(again->values().data(), again->value(0));
+      EXPECT_EQ(again->gradients().data(), again->gradient(0));
+    }
+    EXPECT_THAT(again->positions(0), IsEmpty());
+    // A batch of its own follows, as ever.
+    again->Collect(batch);
+    EXPECT_EQ(again->keys(), late->keys());
+    EXPECT_EQ(again->positions(0), late->positions(0));
+  }
+}
+
 TEST(RowBatchTest, ShardsHaveTheirSlotsAndThoseTheirKeys) {
   Random random(4);
   for (const uint32_t shards : {1u, 2u, 5u}) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/daemon/metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/assigned_job.h"
@@ -68,6 +69,11 @@ class BehindExchange final : public IdleExchange {
   bool was_left_behind(int64_t clock) const override {
     return clock == 0 || (behind_again_ && clock == 3);
   }
+  bool step_abandoned() const override {
+    return !handed_.empty() && handed_.back().clock == abandoned_;
+  }
+  // The gradient of this clock is left out, because it is not finite.
+  void Abandon(int64_t clock) { abandoned_ = clock; }
 
  private:
   int Last() const {
@@ -88,6 +94,7 @@ class BehindExchange final : public IdleExchange {
   std::vector<Handed>& handed_;
   const int64_t open_;
   const bool behind_again_;
+  int64_t abandoned_ = -1;
 };
 
 class TrainerLateTest : public ::testing::Test {
@@ -118,8 +125,10 @@ class TrainerLateTest : public ::testing::Test {
     job_ = PrepareJob(assigned.assignment, rank, text, options, &problems);
     ASSERT_THAT(problems, IsEmpty());
     JobExchange exchange;
-    exchange.parameters = std::make_unique<BehindExchange>(job_.get(), &handed_,
-                                                           open, behind_again);
+    auto behind = std::make_unique<BehindExchange>(job_.get(), &handed_, open,
+                                                   behind_again);
+    behind->Abandon(abandoned_);
+    exchange.parameters = std::move(behind);
     Trainer::Options trainer;
     trainer.metrics = &metrics_;
     trainer.on_progress = [](const WorkerProgress&) {};
@@ -133,7 +142,18 @@ class TrainerLateTest : public ::testing::Test {
     return clocks;
   }
 
-  WorkerMetrics metrics_{nullptr};
+  // Late gradients that were applied, of all runs of this test.
+  double LateGradients() const {
+    const std::string name = "\nsyncline_worker_late_gradients_total ";
+    const std::string text = registry_.Render();
+    const size_t at = text.find(name);
+    EXPECT_NE(at, std::string::npos);
+    return std::stod(text.substr(at + name.size()));
+  }
+
+  MetricsRegistry registry_;
+  WorkerMetrics metrics_{&registry_};
+  int64_t abandoned_ = -1;
   std::vector<Handed> handed_;
   std::unique_ptr<PreparedJob> job_;
   std::unique_ptr<Trainer> trainer_;
@@ -155,6 +175,7 @@ TEST_F(TrainerLateTest, AScaledOneIsPushedAtTheOpenClock) {
   EXPECT_EQ(handed_[1].samples, 8u);
   EXPECT_NE(handed_[2].gradient, scaled);
   EXPECT_EQ(trainer_->Totals().samples(), 6 * 8u - 8) << "counted once";
+  EXPECT_EQ(LateGradients(), 1);
   // Clock 4 has its own batch: that of a job that was left behind likewise.
   const std::vector<float> at_4 = handed_[2].gradient;
   handed_.clear();
@@ -189,6 +210,15 @@ TEST_F(TrainerLateTest, AnEvaluationForgetsIt) {
     gradients.push_back(handed_[1].gradient);
   }
   EXPECT_EQ(gradients[0], gradients[1]) << "computed anew";
+}
+
+// Its correction has overflowed, say.
+TEST_F(TrainerLateTest, AnAbandonedOneIsNotCounted) {
+  abandoned_ = 3;
+  Train("late: SCALE");
+  EXPECT_THAT(Clocks(), ElementsAre(0, 3, 4, 5, 6, 7));
+  EXPECT_EQ(trainer_->Totals().samples(), 4 * 8u);
+  EXPECT_EQ(LateGradients(), 0);
 }
 
 TEST_F(TrainerLateTest, WhatIsLateAgainIsDropped) {
