@@ -38,10 +38,15 @@ absl::Status CheckState(const ConsistencyOptions& options,
                      " workers, the job has ", options.workers.size()));
   }
   for (uint32_t rank = 0; rank < state.workers.size(); ++rank) {
-    if (state.workers[rank].closed >= 0) continue;
+    const ControllerState::Worker& worker = state.workers[rank];
+    if (worker.closed >= 0 && worker.clocks_behind >= 0 &&
+        worker.clocks_behind <= worker.closed) {
+      continue;
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         options.label, ": the state says that ", options.workers[rank].name,
-        " has closed ", state.workers[rank].closed, " clocks"));
+        " has closed ", worker.closed, " clocks, the last ",
+        worker.clocks_behind, " of which were applied without it"));
   }
   // No worker goes on where SYNC holds another, or is to begin.
   const int64_t clock = ClockOf(state);
@@ -110,9 +115,14 @@ absl::StatusOr<ControllerState> ConsistencyController::Export(
     // Another worker takes the place of one that was lost.
     const PushLedger& worker =
         FindLost(rank) == nullptr ? workers_[rank] : workers_[0];
-    state.workers.push_back({.closed = leased ? cut : worker.closed(),
-                             .finished = !leased && worker.finished(),
-                             .left_out_pushes = left_out_pushes(rank)});
+    const bool leaves_behind =
+        LeavesBehind() && !options_.quorum->loses_workers;
+    state.workers.push_back(
+        {.closed = leased ? cut : worker.closed(),
+         .finished = !leased && worker.finished(),
+         .left_out_pushes = left_out_pushes(rank),
+         .clocks_behind =
+             leaves_behind ? worker.closed() - behind_[rank].applied : 0});
   }
   state.skipped_clocks = skipped_clocks();
   state.skipped_through = sync_.SkippedThrough(sync_.clock());
@@ -154,7 +164,9 @@ absl::Status ConsistencyController::Import(const ControllerState& state,
     const ControllerState::Worker& worker = state.workers[rank];
     workers_[rank].Import(worker.closed, worker.finished);
     left_out.push_back(worker.left_out_pushes);
-    behind_[rank].applied = worker.closed;
+    // Workers of another attempt have pushed nothing that they ask about.
+    behind_[rank].applied =
+        worker.closed - (begins_attempt ? 0 : worker.clocks_behind);
   }
   had_init_ = !begins_attempt;
   block_initialised_.assign(block_initialised_.size(), true);

@@ -19,6 +19,9 @@ struct ControllerState {
     bool finished = false;
     // See ConsistencyController::left_out_pushes.
     uint64_t left_out_pushes = 0;
+    // Of the closed clocks the latest ones that were applied without it, where
+    // the mode leaves workers behind: a repeat of these is dropped, too.
+    int64_t clocks_behind = 0;
   };
   std::vector<Worker> workers;  // by rank
   // Announced and not ended, in the order in which they are passed; without the

@@ -201,6 +201,7 @@ absl::Status ShardExporter::WriteHeader(const ControllerState& state,
     ShardStateHeader::Worker* const worker = header.add_workers();
     worker->set_closed(from.closed);
     worker->set_finished(from.finished);
+    worker->set_clocks_behind(from.clocks_behind);
     if (!selection.with_counts) continue;
     worker->set_left_out_pushes(from.left_out_pushes);
     worker->set_non_finite(non_finite.CountOf(rank));

@@ -315,6 +315,8 @@ absl::Status ShardImporter::TakeWorkers(const ShardStateHeader& header) {
     }
     worker.closed = from.closed();
     worker.finished = from.finished();
+    // A shard that takes no part knows of no set.
+    worker.clocks_behind = std::max(worker.clocks_behind, from.clocks_behind());
     clocks_ = std::max(clocks_, from.closed());
     if (!options_.with_counts) continue;
     worker.left_out_pushes += from.left_out_pushes();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -14,7 +15,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/quorum.grpc.pb.h"
+#include "server/shard/shard_exporter.h"
 #include "tests/testing/assignment_builder.h"
+#include "tests/testing/fakes/shard_states.h"
 #include "tests/testing/ps_fixture.h"
 #include "tests/testing/status_matchers.h"
 
@@ -122,6 +125,30 @@ TEST_F(PsQuorumTest, TheFirstWorkersCountOnAllShards) {
   EXPECT_EQ(status.jobs(0).workers(2).late_samples(), 4u);
   EXPECT_EQ(status.jobs(0).workers(1).left_behind_clocks(), 1u);
   EXPECT_EQ(status.jobs(0).fold_bytes(), 0u) << "nothing stays buffered";
+}
+
+// They go on from the state of the first ones at a cut, in the same attempt.
+TEST_F(PsQuorumTest, OtherPsKnowWhoWasLeftBehind) {
+  Open();
+  ASSERT_OK(workers_[0].BeginCut(5, {1, 1, 1}));
+  ASSERT_OK(Push(0, 0, 1));
+  ASSERT_OK(Push(1, 0, 3));
+  ASSERT_OK(workers_[0].PullCut(5).status());
+  PsFixture::Options others = Cluster([](JobSpec*) {});
+  for (uint32_t ps = 0; ps < 2; ++ps) {
+    MemoryStateSink sink;
+    ASSERT_OK(fixture_->server(ps).ExportState("j-0001", ps, 5, {}, &sink));
+    others.states.push_back(std::move(sink.bytes));
+  }
+  fixture_.emplace(others);
+  EXPECT_EQ(OutcomeOf(2, 0, 0), PushResponse::DROPPED);
+  EXPECT_EQ(OutcomeOf(2, 1, 0), PushResponse::DROPPED);
+  EXPECT_EQ(OutcomeOf(1, 0, 0), PushResponse::ACCEPTED) << "a repeat";
+  for (uint32_t ps = 0; ps < 2; ++ps) {
+    EXPECT_EQ(Answer(2, ps, 1).min_clock(), 0) << "it was left behind";
+    EXPECT_EQ(Answer(1, ps, 1).min_clock(), 1);
+    EXPECT_EQ(Answer(2, ps, 1).open_clock(), 1);
+  }
 }
 
 TEST_F(PsQuorumTest, TheNormIsOfTheSameWorkersEverywhere) {

@@ -119,6 +119,44 @@ TEST_F(QuorumTest, ACutIsNotPassedBeforeItsClocksAreApplied) {
                                        Kind::kSnapshot));
 }
 
+// The job goes to other ps before the workers hear of the clocks that they have
+// pushed.
+TEST_F(QuorumTest, AStateSaysWhoWasLeftBehind) {
+  ASSERT_OK(BeginCut(5, {3, 3}, CutUse::kRouting));
+  for (int64_t clock = 0; clock < 3; ++clock) {
+    Push(10 + clock, 0, clock, {0, 1});
+    if (clock == 0) Push(20, 1, clock, {0, 1});
+    Fix(clock,
+        clock == 0 ? std::vector<uint32_t>{0, 1} : std::vector<uint32_t>{0});
+  }
+  ASSERT_OK_AND_ASSIGN(const ControllerState state, controller_->Export(5));
+  EXPECT_EQ(state.workers[0].clocks_behind, 0);
+  EXPECT_EQ(state.workers[1].closed, 3);
+  EXPECT_EQ(state.workers[1].clocks_behind, 2);
+  const auto open = [&](bool begins_attempt) {
+    ConsistencyController::Options options;
+    options.quorum = {.needed = 1, .timeout = {}};
+    Open(std::move(options));
+    EXPECT_OK(controller_->Import(state, begins_attempt, kStart));
+  };
+  open(/*begins_attempt=*/false);
+  EXPECT_THAT(Push(30, 1, 1, {0, 1}), ElementsAre(Kind::kAck));
+  EXPECT_TRUE(last_[0].dropped) << "as its first push was, or would have been";
+  EXPECT_THAT(Push(31, 1, 0, {0, 1}), ElementsAre(Kind::kAck));
+  EXPECT_FALSE(last_[0].dropped);
+  EXPECT_THAT(Push(32, 0, 2, {0, 1}), ElementsAre(Kind::kAck));
+  EXPECT_FALSE(last_[0].dropped);
+  EXPECT_THAT(Pull(33, 1, 2), ElementsAre(Kind::kRead));
+  EXPECT_EQ(last_[0].open_clock, 3);
+  EXPECT_EQ(last_[0].min_clock, 1) << "clock 0 alone has its gradient";
+  EXPECT_THAT(Pull(34, 0, 3), ElementsAre(Kind::kRead));
+  EXPECT_EQ(last_[0].min_clock, 3);
+  // A new attempt has new workers, which begin there.
+  open(/*begins_attempt=*/true);
+  EXPECT_THAT(Pull(35, 1, 3), ElementsAre(Kind::kRead));
+  EXPECT_EQ(last_[0].min_clock, 3);
+}
+
 TEST_F(QuorumTest, ASetOfAnotherClockChangesNothing) {
   Push(2, 0, 0, {0, 1});
   EXPECT_THAT(Fix(1, {0}), IsEmpty());

@@ -263,6 +263,12 @@ TEST_F(ControllerStateTest, AStateThatCannotBeChangesNothing) {
   state.workers[1].closed = -1;
   EXPECT_THAT(std::string(Import(ConsistencyMode::kSync, state).message()),
               HasSubstr("worker:0 at b:2 has closed -1 clocks"));
+  state.workers[1].closed = 2;
+  state.workers[1].clocks_behind = 3;
+  EXPECT_THAT(std::string(Import(ConsistencyMode::kSync, state).message()),
+              HasSubstr("closed 2 clocks, the last 3 of which were applied "
+                        "without it"));
+  state.workers[1].clocks_behind = 0;
   state.workers[1].closed = 3;
   EXPECT_THAT(std::string(Import(ConsistencyMode::kSync, state).message()),
               HasSubstr("in SYNC a cut is at one clock"));
