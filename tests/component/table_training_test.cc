@@ -265,6 +265,50 @@ TEST_F(TableTrainingTest, AJobGoesOnByALaterRouting) {
   }
 }
 
+// A worker that is left behind then, and pushes its late rows, too.
+TEST_F(TableTrainingTest, AJobWithBackupsGoesOnByALaterRouting) {
+  WriteSamples(dir_.File("train.csv"), 2400, 1);
+  for (const auto late : {ConsistencySpec::DROP, ConsistencySpec::SCALE,
+                          ConsistencySpec::COMPENSATE}) {
+    SCOPED_TRACE(ConsistencySpec::Late_Name(late));
+    JobSpec spec = TableSpecOf();
+    spec.mutable_tables(0)->set_memory_bytes(8 << 20);
+    spec.mutable_training()->set_epochs(1);
+    spec.mutable_training()->set_batch_size(1);
+    spec.mutable_learning_rate()->set_base(0.1f);
+    spec.mutable_consistency()->set_mode(ConsistencySpec::SYNC_WITH_BACKUPS);
+    spec.mutable_consistency()->set_needed(2);
+    spec.mutable_consistency()->set_late(late);
+    JobAssignment assignment;
+    TrainingCluster cluster(
+        {.workers = 3,
+         .ps = 3,
+         .work_dir = dir_.File(absl::StrCat("b", ++clusters_)),
+         .data_root = dir_.path(),
+         .change_assignment = [&](JobAssignment* assigned) {
+           assignment = *assigned;
+         }});
+    ASSERT_EQ(cluster.Prepare(spec, ModelText("40")), absl::OkStatus());
+    cluster.Run();
+    uint64_t version = 1;
+    for (const std::vector<uint32_t>& shard_ps :
+         {std::vector<uint32_t>{2, 0, 2, 1, 0}, {1, 0}, {0, 1, 2, 2}}) {
+      ++version;
+      ASSERT_EQ(cluster.ChangeRouting(
+                    Scattered(version, version, shard_ps, assignment),
+                    static_cast<int64_t>(60 * (version - 1))),
+                absl::OkStatus())
+          << "version " << version;
+    }
+    ASSERT_EQ(cluster.AwaitDone(absl::Minutes(2)), absl::OkStatus());
+    ASSERT_EQ(cluster.Stop(absl::Seconds(30)), absl::OkStatus());
+    const auto outcome = cluster.TakeOutcome();
+    ASSERT_EQ(outcome.status, absl::OkStatus());
+    ASSERT_EQ(outcome.evaluations.size(), 1u);
+    EXPECT_GT(outcome.evaluations[0].auc(), 0.7);
+  }
+}
+
 // The chief announces the first epoch's end, the evaluator the others. The
 // routing changes while each is announced, and may while one is read.
 TEST_F(TableTrainingTest, AnEvaluatorGoesOnByALaterRouting) {
