@@ -101,6 +101,8 @@ class World {
     bool has_stopped = false;
     bool has_woken = false;
     int life = 0;  // answers to what an earlier one has sent do not count
+    bool pushes = false;      // its calls under way are those of a step
+    bool sent_again = false;  // all of the step, to other shards
     // As answers have told: the first clock without each, by rank.
     std::map<uint32_t, int64_t> lost;
     // By shard and block: how many updates the values have that it has read.
@@ -146,11 +148,11 @@ class World {
   // --- Shards ---
 
   void Open() {
-    QuorumArbiter::Options arbiter;
+    QuorumArbiter::Options& arbiter = arbiter_options_;
     arbiter.needed = static_cast<uint32_t>(needed_);
     if (history_.with_timeout) arbiter.timeout = kTimeout;
     arbiter.label = "job";
-    ConsistencyController::Options options;
+    ConsistencyController::Options& options = shard_options_;
     arbiter.loses_workers = history_.loses_workers;
     options.quorum = {.needed = arbiter.needed,
                       .timeout = arbiter.timeout,
@@ -170,7 +172,35 @@ class World {
       shards_[shard].controller->OnInit(++token_, 0, 0, {0, 1}, now_, &actions);
       Announce(shard, 0);
     }
-    arbiter_ = std::make_unique<QuorumArbiter>(std::move(arbiter));
+    arbiter_ = std::make_unique<QuorumArbiter>(arbiter);
+  }
+
+  // From a cut that all shards have passed, which ends so.
+  void Move(uint64_t cut_id) {
+    ++result_.moves;
+    for (Shard& shard : shards_) {
+      const auto state = shard.controller->Export(cut_id);
+      Expect(state.ok(), state.status().ToString());
+      if (!state.ok()) return;
+      shard.controller =
+          std::make_unique<ConsistencyController>(shard_options_);
+      const absl::Status status =
+          shard.controller->Import(*state, /*begins_attempt=*/false, now_);
+      Expect(status.ok(), status.ToString());
+    }
+    arbiter_ = std::make_unique<QuorumArbiter>(arbiter_options_);
+    for (uint32_t rank = 1; rank < workers_.size(); ++rank) {
+      Worker& worker = workers_[rank];
+      if (worker.waits_for == 0 || worker.has_stopped) continue;
+      ++worker.life;
+      if (worker.pushes) {
+        worker.sent_again = true;
+        PushAll(rank);
+      } else {
+        --worker.pulls;
+        PullAll(rank, worker.clock);
+      }
+    }
   }
 
   void Announce(size_t shard, size_t cut) {
@@ -309,16 +339,18 @@ class World {
   void Report(size_t shard, int64_t clock, std::vector<uint32_t> ranks) {
     const bool lost = shard > 0 && Chance(0.05);
     if (lost) return Retry(shard);
-    After(shard == 0 ? absl::ZeroDuration() : Delay(),
-          [this, shard, clock, ranks = std::move(ranks)] {
-            const uint64_t token = ++token_;
-            asking_[token] = {shard, clock};
-            QuorumArbiter::Answers answers;
-            arbiter_->OnCloses(token, static_cast<uint32_t>(shard),
-                               kIncarnation + shard, clock, ranks,
-                               absl::InfiniteFuture(), now_, &answers);
-            Tell(answers);
-          });
+    After(
+        shard == 0 ? absl::ZeroDuration() : Delay(),
+        [this, shard, clock, moves = result_.moves, ranks = std::move(ranks)] {
+          if (moves != result_.moves) return;
+          const uint64_t token = ++token_;
+          asking_[token] = {shard, clock};
+          QuorumArbiter::Answers answers;
+          arbiter_->OnCloses(token, static_cast<uint32_t>(shard),
+                             kIncarnation + shard, clock, ranks,
+                             absl::InfiniteFuture(), now_, &answers);
+          Tell(answers);
+        });
   }
 
   void Tell(const QuorumArbiter::Answers& answers) {
@@ -430,11 +462,13 @@ class World {
                         .deadline = absl::InfiniteFuture(),
                         .push = push,
                         .pull = copy == 0 ? pull : std::nullopt};
-      After(Delay(), [this, shard, call = std::move(call)] {
-        ShardActions actions;
-        shards_[shard].controller->OnCall(call, now_, &actions);
-        Take(shard, actions);
-      });
+      After(Delay(),
+            [this, shard, moves = result_.moves, call = std::move(call)] {
+              if (moves != result_.moves) return;
+              ShardActions actions;
+              shards_[shard].controller->OnCall(call, now_, &actions);
+              Take(shard, actions);
+            });
     }
   }
 
@@ -472,6 +506,7 @@ class World {
   void PullAll(uint32_t rank, int64_t clock) {
     Worker& worker = workers_[rank];
     worker.clock = clock;
+    worker.pushes = false;
     ++worker.pulls;
     worker.waits_for = static_cast<int>(shards_.size());
     worker.then = [this, rank] { GoOn(rank); };
@@ -530,6 +565,7 @@ class World {
         IsStopped(worker) && !worker.has_woken && clock >= *worker.stops_at;
     worker.waits_for = static_cast<int>(
         shards_.size() * (messages + (pulls && messages < 2 ? 1 : 0)));
+    worker.pushes = true;
     worker.then = [this, rank, clock, pulls] { EndStep(rank, clock, pulls); };
     for (size_t shard = 0; shard < shards_.size(); ++shard) {
       PushFacts facts;
@@ -576,6 +612,7 @@ class World {
   void EndStep(uint32_t rank, int64_t clock, bool pulled) {
     Worker& worker = workers_[rank];
     worker.pulls = 0;
+    const bool sent_again = std::exchange(worker.sent_again, false);
     if (pulled) {
       const bool told = worker.open_clock > clock && worker.applied <= clock;
       const auto set = sets_.find(clock);
@@ -585,6 +622,7 @@ class World {
                absl::StrCat("worker ", rank, " was told the contrary of clock ",
                             clock));
       }
+      result_.told_again += told && sent_again;
       result_.left_behind += told && removed_.count(rank) == 0;
     }
     if (clock + 1 == clocks_) {
@@ -605,7 +643,9 @@ class World {
       for (size_t shard = 0; shard < shards_.size(); ++shard) {
         if (cut_ < cuts_.size()) Announce(shard, cut_);
       }
-      for (size_t shard = 0; shard < shards_.size(); ++shard) {
+      const bool moves = history_.moves && clock < clocks_ && Chance(0.5);
+      if (moves) Move(cut + 1);
+      for (size_t shard = 0; !moves && shard < shards_.size(); ++shard) {
         After(Delay(), [this, shard, cut] {
           ShardActions actions;
           const absl::Status ended = shards_[shard].controller->OnEndCut(
@@ -716,6 +756,8 @@ class World {
   std::set<uint32_t> removed_;        // that the arbiter was told of
   std::map<uint32_t, int64_t> lost_;  // as a shard has said: the first clock
   std::vector<Shard> shards_;
+  ConsistencyController::Options shard_options_;
+  QuorumArbiter::Options arbiter_options_;
   std::unique_ptr<QuorumArbiter> arbiter_;
   struct Call {
     uint32_t rank = 0;

@@ -21,6 +21,10 @@ struct QuorumHistory {
   // twice. Some wake up, before that or behind, and go on as if nothing had
   // been.
   bool loses_workers = false;
+  // At a cut before the last one, in half of the histories, all shards go on
+  // elsewhere from their states, with another arbiter. Calls that are under way
+  // are refused there, and each step that has not ended is sent again.
+  bool moves = false;
 };
 
 // The promises that are checked in each history:
@@ -44,6 +48,8 @@ struct QuorumResult {
   int jumps = 0;        // of a worker over one clock or more
   int late_steps = 0;   // at a clock that was over before the step began
   int retries = 0;      // of a shard that had not learnt a set
+  int moves = 0;        // of all shards
+  int told_again = 0;   // pushes sent again of which a worker heard: dropped
   int lost = 0;         // workers
   int lost_parts = 0;   // of the clock that was open then, with its gradient
 };

@@ -13,20 +13,26 @@ namespace {
 constexpr int kSeeds = SeedCount(3400);
 constexpr int kLossSeeds = SeedCount(10'000);
 
-void ExpectAllSeedsHold(bool with_timeout, bool reduces) {
+void ExpectAllSeedsHold(bool with_timeout, bool reduces, bool moves = false) {
   QuorumResult sum;
   for (int seed = 1; seed <= kSeeds; ++seed) {
     const QuorumResult result =
         SimulateQuorum({.seed = static_cast<uint64_t>(seed),
                         .with_timeout = with_timeout,
-                        .reduces = reduces});
+                        .reduces = reduces,
+                        .moves = moves});
     ASSERT_EQ(result.broken, "") << "seed=" << seed;
     sum.left_behind += result.left_behind;
     sum.jumps += result.jumps;
     sum.late_steps += result.late_steps;
     sum.retries += result.retries;
+    sum.moves += result.moves;
+    sum.told_again += result.told_again;
   }
   ::testing::Test::RecordProperty("left_behind", sum.left_behind);
+  ::testing::Test::RecordProperty("told_again", sum.told_again);
+  EXPECT_EQ(sum.moves > 0, moves);
+  if (moves) EXPECT_GT(sum.told_again, 0);
   ::testing::Test::RecordProperty("jumps", sum.jumps);
   ::testing::Test::RecordProperty("late_steps", sum.late_steps);
   // The histories have what they are about.
@@ -46,6 +52,11 @@ TEST(QuorumSimulation, WithBackupsAndNorms) {
 
 TEST(QuorumSimulation, WithTimeout) {
   ExpectAllSeedsHold(/*with_timeout=*/true, /*reduces=*/false);
+}
+
+TEST(QuorumSimulation, ShardsMove) {
+  ExpectAllSeedsHold(/*with_timeout=*/false, /*reduces=*/false, /*moves=*/true);
+  ExpectAllSeedsHold(/*with_timeout=*/true, /*reduces=*/true, /*moves=*/true);
 }
 
 TEST(QuorumSimulation, WorkersAreLost) {
