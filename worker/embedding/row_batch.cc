@@ -73,8 +73,12 @@ void RowBatch::Collect(const Batch& batch) {
 void RowBatch::CollectKeysOf(const RowBatch& other) {
   SYNCLINE_CHECK(other.map_.slots() == map_.slots() &&
                  other.keys_.size() < static_cast<size_t>(capacity_));
-  index_ = other.index_;
   keys_ = other.keys_;
+  index_.Clear();
+  for (uint32_t place = 0; place < keys_.size(); ++place) {
+    bool is_new = false;
+    index_.Insert(keys_[place], place, &is_new);
+  }
   slots_ = other.slots_;
   as_of_.assign(keys_.size(), 0);
   GroupByShard();
