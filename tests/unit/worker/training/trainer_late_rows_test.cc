@@ -158,10 +158,12 @@ class RowsBehindExchange final : public IdleExchange {
 
 class TrainerLateRowsTest : public ::testing::Test {
  protected:
-  TrainerLateRowsTest() {
+  TrainerLateRowsTest() { WriteSamples(128); }
+
+  void WriteSamples(int count) {
     Random random(11);
     std::string csv;
-    for (int i = 0; i < 128; ++i) {
+    for (int i = 0; i < count; ++i) {
       absl::StrAppend(&csv, random.Uniform());
       for (int id = 0; id < 4; ++id) {
         // Some repeat within a sample, most within a batch.
@@ -172,7 +174,7 @@ class TrainerLateRowsTest : public ::testing::Test {
     dir_.Write("train.csv", csv);
   }
 
-  // Trains rank 1 of two workers to the end: eight clocks of 8 samples each.
+  // Trains rank_ of two workers to the end: eight clocks of 8 samples each.
   void Train(const std::string& late, int64_t open = 3,
              const std::string& training = "") {
     JobSpec job = JobFromText(
@@ -198,14 +200,16 @@ class TrainerLateRowsTest : public ::testing::Test {
         )pb",
         absl::StrCat("consistency { mode: SYNC_WITH_BACKUPS needed: 1 ", late,
                      " } training { ", training, " }"));
+    if (evaluates_) {
+      *job.mutable_data()->mutable_test() = job.data().train();
+    }
     if (model_ == kLateRowsAlone) job.mutable_model()->clear_initialize();
     AssignedJob assigned = AssignToOne(job, model_);
     assigned.assignment.add_workers();
     PrepareOptions options;
     options.data_root = dir_.path();
     std::vector<std::string> problems;
-    job_ =
-        PrepareJob(assigned.assignment, /*rank=*/1, model_, options, &problems);
+    job_ = PrepareJob(assigned.assignment, rank_, model_, options, &problems);
     ASSERT_THAT(problems, IsEmpty());
     handed_.clear();
     reads_.clear();
@@ -215,6 +219,7 @@ class TrainerLateRowsTest : public ::testing::Test {
     Trainer::Options trainer;
     trainer.metrics = &metrics_;
     trainer.on_progress = [](const WorkerProgress&) {};
+    trainer.on_evaluation = [](const Evaluation&, const StoringProgress&) {};
     trainer_ = std::make_unique<Trainer>(*job_, std::move(exchange), trainer);
     ASSERT_OK(trainer_->Run());
   }
@@ -230,6 +235,8 @@ class TrainerLateRowsTest : public ::testing::Test {
   }
 
   std::string model_ = kLateRowsModel;
+  uint32_t rank_ = 1;
+  bool evaluates_ = false;
   TempDir dir_;
   WorkerMetrics metrics_{nullptr};
   std::vector<HandedRows> handed_;
@@ -302,6 +309,28 @@ TEST_F(TrainerLateRowsTest, CompensatedRowsAreReadAgain) {
         EXPECT_EQ(handed_[step].gradients[t], dropped[step].gradients[t])
             << "of the batch of clock " << handed_[step].clock;
       }
+    }
+  }
+}
+
+// The chief reads rows of other batches for it, too.
+TEST_F(TrainerLateRowsTest, AnEvaluationForgetsThem) {
+  WriteSamples(64);
+  rank_ = 0;
+  evaluates_ = true;
+  std::vector<std::vector<HandedRows>> handed;
+  for (const char* late : {"late: DROP", "late: COMPENSATE"}) {
+    SCOPED_TRACE(late);
+    Train(late, /*open=*/4, "epochs: 2");
+    ASSERT_THAT(Clocks(), ElementsAre(0, 4, 5, 6, 7));
+    EXPECT_EQ(trainer_->evaluations().size(), 2u);
+    handed.push_back(handed_);
+  }
+  for (int t = 0; t < kTables; ++t) {
+    ASSERT_GT(handed[0][1].gradients[t].size(), 3u);
+    for (size_t step = 0; step < handed[0].size(); ++step) {
+      EXPECT_EQ(handed[0][step].gradients[t], handed[1][step].gradients[t])
+          << "computed anew";
     }
   }
 }
