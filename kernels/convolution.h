@@ -35,6 +35,9 @@ class Convolution {
     // and 2 dimensions, where it divides them.
     int64_t x_block = 1;
     int64_t y_block = 1;
+    // The factors of all products are 16-bit numbers: whoever multiplies with
+    // fewer bits than float32 has, but at least 11, multiplies them exactly.
+    bool has_narrow_factors = false;
   };
   // The block that spares most rewriting on this machine; 1: none does.
   static int64_t BlockOfChannels();

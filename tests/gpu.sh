@@ -17,12 +17,13 @@ chooses another GPU.
                    (default: gpu-report.txt)
   --data DIR       has mnist/ and text/ for the jobs that train on them; without
                    them those are skipped  (default: $SYNCLINE_TEST_DATA)
-  --cuda DIR       where CUDA is, for cuBLAS in its lib64/ and for
+  --cuda DIR       where CUDA is, for cuBLAS and cuDNN in its lib64/ and for
                    compute-sanitizer in its bin/  (default: /usr/local/cuda)
   --build-dir DIR  a build instead of the bundle that this file is in
 
 deploy/bundle.sh makes the bundle. It needs no compiler and no package where it
-is unpacked; cuBLAS is that machine's.
+is unpacked; cuBLAS is that machine's, and so is cuDNN, without which
+convolutions are tested by kernels of Syncline's own.
 
 Exits with 0 if all that ran has passed, 1 if something failed, 2 if the command
 line is wrong, and 3 if there is no GPU.
@@ -158,6 +159,8 @@ check_kernels() {
     --gtest_filter='GpuTest.*:CudaDeviceTest.*'
   check "operators, against this machine's processors" 150 "$tests/gpu_test" \
     --gtest_filter='*/OpGpuTest.*:NarrowOpGpuTest.*'
+  check "convolutions, by cuDNN and by our kernels" 60 "$tests/gpu_test" \
+    --gtest_filter='CudnnGpuTest.*'
   check "steps of whole models, likewise" 90 "$tests/gpu_test" \
     --gtest_filter='StepGpuTest.*:*/ZooGpuTest.*'
   local name="operators and steps under compute-sanitizer"
@@ -173,6 +176,10 @@ check_kernels() {
 # Through real daemons, as the tests of clusters do; their goals are the tests'.
 check_jobs() {
   export SYNCLINE_TEST_DEVICE=cuda:0
+  # gpu_test has said what computes the GPU's; without any, workers refuse jobs.
+  if [[ $gpu == *"convolutions: none"* ]]; then
+    export SYNCLINE_TEST_CONVOLUTIONS=own
+  fi
   # Any folder does for the jobs that draw their data.
   export SYNCLINE_TEST_DATA="${data:-$root}"
   if [[ "$("$bin/syncline-worker" --help 2>&1)" != *--device* ]]; then

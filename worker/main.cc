@@ -31,8 +31,12 @@ namespace {
 // Opens the GPU, if there is to be one, and says what jobs compute on.
 absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
                                         Daemon* daemon) {
-  SYNCLINE_ASSIGN_OR_RETURN(WorkerDevice device,
-                            OpenWorkerDevice(options.device, CudaGpus()));
+  const auto convolutions = options.convolutions == "own"
+                                ? CudaConvolutions::kOwn
+                                : CudaConvolutions::kCudnn;
+  SYNCLINE_ASSIGN_OR_RETURN(
+      WorkerDevice device,
+      OpenWorkerDevice(options.device, CudaGpus(convolutions)));
   if (device.gpu == nullptr) {
     LogInfo("jobs compute on the processors").Field("why", device.why_no_gpu);
     return device;
@@ -41,7 +45,12 @@ absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
   LogInfo("jobs compute on a GPU")
       .Field("device", device.gpu->name())
       .Field("model", description.model)
-      .Field("memory_bytes", description.memory_bytes);
+      .Field("memory_bytes", description.memory_bytes)
+      .Field("convolutions", description.convolutions);
+  if (!description.why_no_convolutions.empty()) {
+    LogWarning("jobs with convolutions will be refused")
+        .Field("why", description.why_no_convolutions);
+  }
   LogWarning("the kernels for GPUs have been tested on an emulator alone")
       .Field("what_to_do",
              "compare a short job with one on processors first: "

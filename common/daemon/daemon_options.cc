@@ -60,6 +60,7 @@ struct Flags {
   std::string work_dir;
   int threads = 0;
   std::string device = "auto";
+  std::string convolutions = "cudnn";
   int lanes = 0;
   uint64_t in_flight_bytes = 1ull << 30;
   uint64_t table_memory_bytes = 0;
@@ -285,6 +286,14 @@ void AddWorkerFlags(CLI::App* app, Flags* flags) {
                   "processors; cuda:N: that GPU, by CUDA's number. A job may "
                   "ask for one kind (resources.device)")
       ->check(CheckDevice)
+      ->capture_default_str();
+  app->add_option("--convolutions", flags->convolutions,
+                  "What computes convolutions on a GPU. cudnn: NVIDIA's cuDNN "
+                  "9; jobs with convolutions are refused where it is not "
+                  "installed. own: kernels of this program, which are slower "
+                  "and end with other last bits. The same for all workers of a "
+                  "job")
+      ->check(CLI::IsMember({"cudnn", "own"}))
       ->capture_default_str();
 }
 
@@ -627,6 +636,7 @@ class Resolver {
     options_.work_dir = flags_.work_dir;
     options_.threads = flags_.threads;
     options_.device = flags_.device;
+    options_.convolutions = flags_.convolutions;
     options_.lanes = flags_.lanes;
     options_.in_flight_bytes = flags_.in_flight_bytes;
     options_.table_memory_bytes = flags_.table_memory_bytes;
@@ -714,7 +724,10 @@ std::string Describe(const DaemonOptions& options) {
                  ? absl::StrCat("mutual, as ", options.tls_certificate)
              : options.insecure ? "off, by --insecure"
                                 : "off");
-  if (options.kind == DaemonKind::kWorker) add("device", options.device);
+  if (options.kind == DaemonKind::kWorker) {
+    add("device", options.device);
+    add("convolutions", options.convolutions);
+  }
   if (!options.job_file.empty()) add("job", options.job_file);
   for (const std::string& note : options.notes) add("note", note);
   return text;

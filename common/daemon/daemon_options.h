@@ -72,6 +72,7 @@ struct DaemonOptions {
   std::string work_dir;             // empty: a temporary one
   int threads = 0;                  // 0: one per core
   std::string device;               // "auto", "cpu" or "cuda:3"
+  std::string convolutions;         // on a GPU: "cudnn" or "own"
   // Ps.
   int lanes = 0;  // 0: one per core
   uint64_t in_flight_bytes = 0;

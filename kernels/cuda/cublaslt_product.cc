@@ -18,6 +18,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/library_device.h"
 #include "kernels/cuda/product_library.h"
 
 namespace syncline::cuda {
@@ -149,8 +150,11 @@ cudaDataType_t CublasTypeOf(DType type) {
 class LibraryProduct : public MatrixProduct {
  public:
   LibraryProduct(const Library& library, cublasLtHandle_t handle,
-                 const MatrixProductShape& shape)
-      : library_(library), handle_(handle), s_(shape) {}
+                 const MatrixProductShape& shape, bool takes_tf32)
+      : library_(library),
+        handle_(handle),
+        s_(shape),
+        takes_tf32_(takes_tf32) {}
   ~LibraryProduct() override {
     for (cublasLtMatrixLayout_t layout : {a_, b_, c_}) {
       if (layout != nullptr) library_.destroy_layout(layout);
@@ -240,10 +244,14 @@ class LibraryProduct : public MatrixProduct {
 
   absl::Status Describe(cublasLtEpilogue_t epilogue,
                         cublasLtMatmulDesc_t* description) {
-    // Sums are float32. Not TF32: its products have 11 bits.
+    // Sums are float32, and so are products: TF32's factors have 11 bits.
+    const cublasComputeType_t arithmetic =
+        takes_tf32_ && s_.a_type == DType::kFloat32
+            ? CUBLAS_COMPUTE_32F_FAST_TF32
+            : CUBLAS_COMPUTE_32F;
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_,
-        library_.make_description(description, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        library_.make_description(description, arithmetic, CUDA_R_32F),
         "describe a product");
     const cublasOperation_t first = s_.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = s_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -329,6 +337,7 @@ class LibraryProduct : public MatrixProduct {
   const Library& library_;
   const cublasLtHandle_t handle_;  // of the device that the product is for
   const MatrixProductShape s_;
+  const bool takes_tf32_;
   cublasLtMatrixLayout_t a_ = nullptr;
   cublasLtMatrixLayout_t b_ = nullptr;
   cublasLtMatrixLayout_t c_ = nullptr;
@@ -340,12 +349,14 @@ class LibraryProduct : public MatrixProduct {
 
 absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
     Device& device, const MatrixProductShape& shape) {
-  SetDeviceOfThread(device);
+  LibraryDevice& gpu = LibraryDevice::Of(device);
+  gpu.Enter();
   const absl::StatusOr<Library>& library = LoadedLibrary();
   if (!library.ok()) return library.status();
   SYNCLINE_ASSIGN_OR_RETURN(const cublasLtHandle_t handle,
                             HandleForDeviceOfThread(*library));
-  auto product = std::make_unique<LibraryProduct>(*library, handle, shape);
+  auto product = std::make_unique<LibraryProduct>(*library, handle, shape,
+                                                  gpu.takes_tf32());
   SYNCLINE_RETURN_IF_ERROR(product->Init());
   return product;
 }

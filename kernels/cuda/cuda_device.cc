@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,8 @@
 #include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/library_device.h"
 
 namespace syncline {
 namespace {
@@ -113,7 +116,7 @@ class CudaEvent : public Event {
   FirstError& errors_;
 };
 
-class CudaStream : public Stream {
+class CudaStream : public cuda::LibraryStream {
  public:
   CudaStream(Device* device, int number, cudaStream_t stream,
              DeviceMemory partial_sums, FirstError* errors)
@@ -156,6 +159,10 @@ class CudaStream : public Stream {
     errors_.Note(cudaSetDevice(number_), "set the device");
     return stream_;
   }
+  void* ForLibraries() override { return get(); }
+  void NoteLibraryCall(const char* what) override {
+    errors_.NoteLaunch(cudaSuccess, what);
+  }
   double* partial_sums() { return partial_sums_.as<double>(); }
   FirstError& errors() { return errors_; }
 
@@ -173,17 +180,22 @@ class CudaStream : public Stream {
   FirstError& errors_;
 };
 
-class CudaDevice : public Device {
+class CudaDevice : public cuda::LibraryDevice {
  public:
-  CudaDevice(int number, Description description)
+  // `cudnn`: null or an error, as CudnnOf says.
+  CudaDevice(int number, Description description,
+             absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn)
       : number_(number),
         name_(absl::StrCat("cuda:", number)),
         description_(std::move(description)),
+        cudnn_(std::move(cudnn)),
         errors_(name_) {}
+  ~CudaDevice() override { Enter(); }  // what it has belongs to the GPU
 
   absl::string_view name() const override { return name_; }
   Description description() const override { return description_; }
   absl::Status health() override { return errors_.status(); }
+  void AllowTf32(bool is_allowed) override { takes_tf32_ = is_allowed; }
   const KernelTable& kernels() const override { return CudaKernelTable(); }
   size_t alignment() const override { return kAlignment; }
   int64_t channel_block() const override { return 1; }
@@ -193,7 +205,14 @@ class CudaDevice : public Device {
   bool is_host() const override { return false; }
 
   // CUDA's calls are for the device that their thread has set.
-  void Enter() { errors_.Note(cudaSetDevice(number_), "set the device"); }
+  void Enter() override {
+    errors_.Note(cudaSetDevice(number_), "set the device");
+  }
+  absl::StatusOr<cuda::Cudnn*> cudnn() const override {
+    if (!cudnn_.ok()) return cudnn_.status();
+    return cudnn_->get();
+  }
+  bool takes_tf32() const override { return takes_tf32_; }
 
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes) override {
     Enter();
@@ -273,6 +292,8 @@ class CudaDevice : public Device {
   const int number_;
   const std::string name_;
   const Description description_;
+  const absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn_;
+  std::atomic<bool> takes_tf32_ = false;
   FirstError errors_;
 };
 
@@ -291,13 +312,26 @@ Device::Description DescriptionOf(int number) {
   return description;
 }
 
+// As CudaDevice takes it; says in `description` what it is.
+absl::StatusOr<std::unique_ptr<cuda::Cudnn>> OpenCudnn(
+    CudaConvolutions convolutions, Device::Description* description) {
+  if (convolutions == CudaConvolutions::kOwn) {
+    description->convolutions = "own kernels";
+    return nullptr;
+  }
+  absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn = cuda::Cudnn::Load();
+  if (cudnn.ok()) {
+    description->convolutions = (*cudnn)->name();
+  } else {
+    description->convolutions = "none";
+    description->why_no_convolutions = std::string(cudnn.status().message());
+  }
+  return cudnn;
+}
+
 }  // namespace
 
 namespace cuda {
-
-void SetDeviceOfThread(Device& device) {
-  static_cast<CudaDevice&>(device).Enter();
-}
 
 cudaStream_t CudaStreamOf(Stream& stream) {
   return static_cast<CudaStream&>(stream).get();
@@ -318,7 +352,8 @@ int CountCudaDevices() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number) {
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(
+    int number, CudaConvolutions convolutions) {
   const std::string name = absl::StrCat("cuda:", number);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -350,7 +385,11 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number) {
         name, " has compute capability ", major, ".", minor,
         ", but kernels are built for ", kOldestMajor, ".0 and later"));
   }
-  return std::make_unique<CudaDevice>(number, DescriptionOf(number));
+  Device::Description description = DescriptionOf(number);
+  absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn =
+      OpenCudnn(convolutions, &description);
+  return std::make_unique<CudaDevice>(number, std::move(description),
+                                      std::move(cudnn));
 }
 
 }  // namespace syncline
@@ -361,7 +400,7 @@ namespace syncline {
 
 int CountCudaDevices() { return 0; }
 
-absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int) {
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int, CudaConvolutions) {
   return absl::UnimplementedError(
       "this program was built without CUDA: there was no nvcc");
 }

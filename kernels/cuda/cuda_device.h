@@ -12,13 +12,22 @@ namespace syncline {
 // program was built without CUDA.
 int CountCudaDevices();
 
+// What computes a GPU's convolutions.
+enum class CudaConvolutions {
+  // cuDNN. Where it is not on this machine, layers of convolutions are refused
+  // when they are made (FailedPrecondition), with what to do.
+  kCudnn,
+  kOwn,  // kernels of this program: slower, and they need no library
+};
+
 // GPU `number` of this machine, "cuda:<number>". Its errors are Internal and
 // name the device, what CUDA says and the kernel that was launched last: after
 // most of them CUDA does nothing more for this process. Thread-safe.
 // Errors: NotFound: there is no driver or no such GPU; FailedPrecondition: the
 // driver is too old, or the GPU is older than compute capability 8.0, for which
 // no kernels are built; Unimplemented: this program was built without CUDA.
-absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int number);
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(
+    int number, CudaConvolutions convolutions = CudaConvolutions::kCudnn);
 
 }  // namespace syncline
 

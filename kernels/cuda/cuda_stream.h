@@ -7,14 +7,12 @@
 
 namespace syncline {
 
-class Device;
 class Stream;
 
 namespace cuda {
 
-// For a stream or a device of OpenCudaDevice's. CUDA's calls of this thread are
-// for that device from now on.
-void SetDeviceOfThread(Device& device);
+// For a stream of OpenCudaDevice's. CUDA's calls of this thread are for its
+// device from now on.
 cudaStream_t CudaStreamOf(Stream& stream);
 // Memory of the device that is the stream's, for launch.h.
 inline constexpr size_t kPartialSumsBytes = 4096 * sizeof(double);

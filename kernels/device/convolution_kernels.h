@@ -31,7 +31,8 @@ class ConvolutionLayer {
   virtual int64_t backward_weights_scratch_bytes() const = 0;
 
   // The arrays overlap nothing; no alignment is assumed. `bias` is null unless
-  // the shape has one. Errors: Internal: the device's library failed.
+  // the shape has one. Errors: Internal, ResourceExhausted: the device's
+  // library failed.
   //
   // y = conv(x, w) + bias, or y += with `accumulate`.
   virtual absl::Status Forward(Stream& stream, const float* x, const float* w,
@@ -53,7 +54,8 @@ class ConvolutionLayer {
 };
 
 struct ConvolutionKernels {
-  // Errors: Internal: the device's library refused.
+  // Errors: FailedPrecondition: the device's library is not on this machine, or
+  // is of no use there; Internal, ResourceExhausted: it refused.
   absl::StatusOr<std::unique_ptr<ConvolutionLayer>> (*make)(
       Device& device, const ConvolutionShape& shape,
       const ConvolutionUses& uses) = nullptr;

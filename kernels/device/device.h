@@ -137,10 +137,19 @@ class Device {
     // Tells the devices of a machine apart, in all processes: "0000:3b:00.0".
     std::string address = {};
     uint64_t memory_bytes = 0;  // all that it has
+    // What computes its convolutions: "cuDNN 9.19.0". Other versions may choose
+    // other algorithms, which give other last bits.
+    std::string convolutions = {};
+    // Why it has none, for people; empty: it has.
+    std::string why_no_convolutions = {};
   };
   virtual Description description() const { return {}; }
   // OK, or why the device computes nothing any more. Thread-safe.
   virtual absl::Status health() { return absl::OkStatus(); }
+  // Whether matrix products and convolutions that are made from now on may
+  // round their float32 factors to TF32, which has 11 bits of precision; sums
+  // stay float32. A device without such products takes no notice. Thread-safe.
+  virtual void AllowTf32(bool is_allowed) {}
 
   // The kernels. A null entry means that the device does not have that one:
   // planning refuses nodes that need it (worker/ops/op.h: RequireKernels).

@@ -2,6 +2,7 @@
 #define SYNCLINE_TESTS_GPU_GPU_H_
 
 #include <memory>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_device.h"
@@ -15,16 +16,28 @@ inline constexpr int kExitWithoutGpu = 3;
 // it anew, so that one test's error is not the next one's.
 class OnGpu {
  public:
-  OnGpu() {
-    auto device = OpenCudaDevice(0);
+  explicit OnGpu(CudaConvolutions convolutions = Convolutions()) {
+    auto device = OpenCudaDevice(0, convolutions);
     EXPECT_TRUE(device.ok()) << device.status();
     if (device.ok()) device_ = *std::move(device);
+  }
+  // Why there is no cuDNN on this machine; empty: there is.
+  static std::string WhyNoCudnn() {
+    const auto device = OpenCudaDevice(0, CudaConvolutions::kCudnn);
+    return device.ok() ? (*device)->description().why_no_convolutions
+                       : std::string(device.status().message());
   }
 
   // Null: the test has failed.
   Device* device() { return device_.get(); }
 
  private:
+  // cuDNN's where it is on this machine: CudnnGpuTest says where it is not.
+  static CudaConvolutions Convolutions() {
+    static const bool has_cudnn = WhyNoCudnn().empty();
+    return has_cudnn ? CudaConvolutions::kCudnn : CudaConvolutions::kOwn;
+  }
+
   std::unique_ptr<Device> device_;
 };
 

@@ -64,9 +64,21 @@ class GpuScriptTest(unittest.TestCase):
         self.assert_line("skipped", "job: GPT, Shakespeare: no data at here")
         self.assert_line("skipped", "MNIST: no mnist/ in ''; name its folder with --data")
         self.assertIn("    a table", report)
-        self.assertRegex(report, r"all 6 checks passed, 3 skipped, in \d+ s\n\Z")
+        self.assertRegex(report, r"all 7 checks passed, 3 skipped, in \d+ s\n\Z")
         logs = [path.read_text() for path in (self.root / "report.txt.logs").iterdir()]
         self.assertTrue([log for log in logs if log.startswith("cuda:0\n")])
+
+    def test_without_cudnn_jobs_have_own_convolutions(self):
+        says = 'echo "convolutions are $SYNCLINE_TEST_CONVOLUTIONS"; ' + PASSES
+        self.write("tests/training_accuracy_test", says)
+        for found, used in (("none", "own"), ("cuDNN 9.19.0", "")):
+            self.write("tests/gpu_test", DESCRIBES.replace(
+                "80 GiB", f"80 GiB, convolutions: {found}") + PASSES)
+            said = self.run_script()
+            self.assertEqual(said.returncode, 0, said.stdout)
+            logs = [path.read_text() for path in (self.root / "report.txt.logs").iterdir()]
+            self.assertTrue([log for log in logs
+                             if log.startswith(f"convolutions are {used}\n")])
 
     def test_a_failure_is_shown(self):
         self.write("tests/gpu_test",
@@ -76,7 +88,7 @@ class GpuScriptTest(unittest.TestCase):
         self.assertEqual(said.returncode, 1, said.stdout)
         self.assert_line("FAILED", "the GPU as a device (1 failed)")
         self.assertIn("    | Softmax is wrong", self.report.read_text())
-        self.assertIn("3 of 6 checks FAILED", self.report.read_text())
+        self.assertIn("4 of 7 checks FAILED", self.report.read_text())
 
     def test_jobs_wait_for_the_flag(self):
         self.write("bin/syncline-worker", "echo --threads")

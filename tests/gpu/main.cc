@@ -23,9 +23,10 @@ int main(int argc, char** argv) {
   }
   if (argc == 2 && std::strcmp(argv[1], "--describe") == 0) {
     const auto description = (*gpu)->description();
-    std::printf("%s at %s, %lld MiB\n", description.model.c_str(),
-                description.address.c_str(),
-                static_cast<long long>(description.memory_bytes >> 20));
+    std::printf("%s at %s, %lld MiB, convolutions: %s\n",
+                description.model.c_str(), description.address.c_str(),
+                static_cast<long long>(description.memory_bytes >> 20),
+                description.convolutions.c_str());
     return 0;
   }
   ::testing::InitGoogleTest(&argc, argv);

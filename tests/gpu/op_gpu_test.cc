@@ -1,7 +1,8 @@
 // Goal: on a GPU every operator computes what it computes on this machine's
 // processors. Method: every row of op_table_test, forward and backward, on
 // both; and twice on the GPU, which must give the same bits. Operators that a
-// GPU computes in 16 bits, in both types too.
+// GPU computes in 16 bits, in both types too; convolutions by cuDNN and by our
+// own kernels.
 
 #include <algorithm>
 #include <cmath>
@@ -77,6 +78,61 @@ INSTANTIATE_TEST_SUITE_P(AllOperators, OpGpuTest, ::testing::ValuesIn(Cases()),
                                                row.index);
                          });
 
+std::vector<OpCase> Convolutions() {
+  std::vector<OpCase> cases = Cases();
+  std::erase_if(cases, [](const OpCase& c) {
+    return c.op_type != "Conv" && c.op_type != "ConvTranspose";
+  });
+  return cases;
+}
+
+// Results and gradients of all rows of convolutions.
+std::vector<std::vector<float>> ConvolutionsOn(Device* device) {
+  std::vector<std::vector<float>> all;
+  for (const OpCase& c : Convolutions()) {
+    const DoubleArray y = c.forward(c.DrawInputs());
+    const std::vector<float> dy = ToFloats(RandomArray(y.dims, 3).values);
+    for (auto& result : DeviceRun(c, y, device).Run(dy)) {
+      all.push_back(std::move(result));
+    }
+  }
+  return all;
+}
+
+void ExpectConvolutionsOfThisMachine(const std::vector<std::vector<float>>& got,
+                                     double tolerance) {
+  const auto want = ConvolutionsOn(&ThisMachine());
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    SCOPED_TRACE(absl::StrCat("array ", i));
+    testing::ExpectNear(got[i], {want[i].begin(), want[i].end()}, tolerance);
+  }
+}
+
+// OpGpuTest has them by cuDNN, where it is.
+TEST(CudnnGpuTest, OwnConvolutionsComputeAsThisMachineDoes) {
+  OnGpu gpu(CudaConvolutions::kOwn);
+  ASSERT_NE(gpu.device(), nullptr);
+  EXPECT_EQ(gpu.device()->description().convolutions, "own kernels");
+  ExpectConvolutionsOfThisMachine(ConvolutionsOn(gpu.device()), kTolerance);
+}
+
+TEST(CudnnGpuTest, CudnnComputesAsThisMachineDoes) {
+  if (const std::string why = OnGpu::WhyNoCudnn(); !why.empty()) {
+    GTEST_SKIP() << why;
+  }
+  OnGpu gpu(CudaConvolutions::kCudnn);
+  ASSERT_NE(gpu.device(), nullptr);
+  const auto whole = ConvolutionsOn(gpu.device());
+  ExpectConvolutionsOfThisMachine(whole, kTolerance);
+  EXPECT_EQ(ConvolutionsOn(gpu.device()), whole) << "not the same bits";
+  // TF32's factors have 11 bits.
+  gpu.device()->AllowTf32(true);
+  const auto rounded = ConvolutionsOn(gpu.device());
+  ExpectConvolutionsOfThisMachine(rounded, 1e-2);
+  EXPECT_EQ(ConvolutionsOn(gpu.device()), rounded) << "not the same bits";
+}
+
 // The relative distance of two neighbouring numbers, at most: a sum, or an exp,
 // that is off by little may be rounded to the next number.
 double StepOf(DType type) {
@@ -105,6 +161,17 @@ void ExpectNearIn16Bits(const OpCase& c, DType type, Device* gpu) {
       ASSERT_TRUE(IsNear(got[i][k], want[i][k], StepOf(type)))
           << "array " << i << " element " << k << ": " << got[i][k]
           << ", on this machine " << want[i][k];
+    }
+  }
+}
+
+// Rows of 16 bits, which are widened: cuDNN multiplies them in TF32.
+TEST(CudnnGpuTest, ConvolutionsIn16BitsAreThoseOfThisMachine) {
+  OnGpu gpu;
+  ASSERT_NE(gpu.device(), nullptr);
+  for (const OpCase& c : Convolutions()) {
+    for (const DType type : {DType::kBfloat16, DType::kFloat16}) {
+      ExpectNearIn16Bits(c, type, gpu.device());
     }
   }
 }

@@ -128,6 +128,9 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
     if (!TestDevice().empty()) {
       all.push_back(absl::StrCat("--device=", TestDevice()));
     }
+    if (const char* const set = std::getenv("SYNCLINE_TEST_CONVOLUTIONS")) {
+      all.push_back(absl::StrCat("--convolutions=", set));
+    }
     if (options_.step_pause > absl::ZeroDuration()) {
       all.push_back(absl::StrCat("--fault=step.begin:1:slow:",
                                  absl::ToDoubleSeconds(options_.step_pause)));

@@ -24,7 +24,8 @@ namespace syncline {
 std::string BinaryDir();
 
 // The device that workers of a TestCluster compute on: SYNCLINE_TEST_DEVICE, as
-// --device takes it; empty: the workers' default.
+// --device takes it; empty: the workers' default. Likewise
+// SYNCLINE_TEST_CONVOLUTIONS and --convolutions.
 std::string TestDevice();
 
 // tests/testing/stepped_clock.cc, for LD_PRELOAD.

@@ -3,25 +3,67 @@
 #include <memory>
 
 #include "common/base/status_macros.h"
+#include "kernels/cuda/convolution_memory.h"
 #include "kernels/cuda/product_types.h"
+#include "kernels/device/convolution_kernels.h"
 #include "kernels/device/matrix_product_kernels.h"
 
 namespace syncline::worker {
 namespace {
+
+absl::Status ComputesNothing() {
+  return absl::InternalError("a planned GPU computes nothing");
+}
 
 // It takes any shape and all types, and no memory, as cuBLASLt's.
 class PlannedProduct : public MatrixProduct {
  public:
   absl::Status Run(Stream&, ConstFloats, ConstFloats, const float*,
                    Floats) override {
-    return absl::InternalError("a planned GPU computes nothing");
+    return ComputesNothing();
   }
   absl::Status Accumulate(Stream&, ConstFloats, ConstFloats, Floats) override {
-    return absl::InternalError("a planned GPU computes nothing");
+    return ComputesNothing();
   }
 };
 
-absl::StatusOr<std::unique_ptr<MatrixProduct>> Make(
+// It takes the memory that a GPU's do.
+class PlannedConvolution : public ConvolutionLayer {
+ public:
+  explicit PlannedConvolution(const ConvolutionShape& shape)
+      : scratch_bytes_(CudaConvolutionScratchBytes(shape)) {}
+
+  int64_t forward_scratch_bytes() const override { return scratch_bytes_; }
+  int64_t backward_data_scratch_bytes() const override {
+    return scratch_bytes_;
+  }
+  int64_t backward_weights_scratch_bytes() const override {
+    return scratch_bytes_;
+  }
+  absl::Status Forward(Stream&, const float*, const float*, const float*, bool,
+                       float*, void*) override {
+    return ComputesNothing();
+  }
+  absl::Status BackwardData(Stream&, const float*, const float*, bool, float*,
+                            void*, bool) override {
+    return ComputesNothing();
+  }
+  absl::Status BackwardWeights(Stream&, const float*, const float*, bool,
+                               float*, void*) override {
+    return ComputesNothing();
+  }
+  void BackwardBias(Stream&, const float*, bool, float*) override {}
+
+ private:
+  const int64_t scratch_bytes_;
+};
+
+absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeConvolution(
+    Device&, const ConvolutionShape& shape, const ConvolutionUses&) {
+  return std::make_unique<PlannedConvolution>(shape);
+}
+
+absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeProduct(
     Device&, const MatrixProductShape& shape) {
   SYNCLINE_RETURN_IF_ERROR(CheckCudaProductTypes(shape));
   return std::make_unique<PlannedProduct>();
@@ -31,10 +73,13 @@ absl::StatusOr<std::unique_ptr<MatrixProduct>> Make(
 
 PlannedGpu::PlannedGpu() : kernels_(CpuDevice::kernels()) {
   static const MatrixProductKernels& products = *new MatrixProductKernels{
-      .make = Make,
+      .make = MakeProduct,
       .spread = kernels_.matrix_product->spread,
       .spread_gradient = kernels_.matrix_product->spread_gradient};
   kernels_.matrix_product = &products;
+  static const ConvolutionKernels& convolutions = *new ConvolutionKernels{
+      .make = MakeConvolution, .add_bias = kernels_.convolution->add_bias};
+  kernels_.convolution = &convolutions;
 }
 
 }  // namespace syncline::worker

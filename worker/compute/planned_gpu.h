@@ -10,8 +10,9 @@ namespace syncline::worker {
 // Stands for a worker's GPU in plans that are made where there is none: it
 // aligns arrays, lays out channels and computes in 16 bits as CUDA's devices
 // do. Its kernels are this machine's, which are the same families, and products
-// that compute nothing. Scratch memory of convolutions, attention and recurrent
-// layers is this machine's, too. Nothing is to be computed on it. Thread-safe.
+// and convolutions that compute nothing. Scratch memory of convolutions is a
+// GPU's, that of attention and recurrent layers this machine's. Nothing is to
+// be computed on it. Thread-safe.
 class PlannedGpu : public CpuDevice {
  public:
   PlannedGpu();

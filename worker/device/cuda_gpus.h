@@ -1,12 +1,13 @@
 #ifndef SYNCLINE_WORKER_DEVICE_CUDA_GPUS_H_
 #define SYNCLINE_WORKER_DEVICE_CUDA_GPUS_H_
 
+#include "kernels/cuda/cuda_device.h"
 #include "worker/device/worker_device.h"
 
 namespace syncline::worker {
 
-// The GPUs that CUDA shows to this process.
-GpuSource CudaGpus();
+// The GPUs that CUDA shows to this process, with these convolutions.
+GpuSource CudaGpus(CudaConvolutions convolutions);
 
 }  // namespace syncline::worker
 

@@ -52,8 +52,15 @@ std::string DeviceText(const Executor::Options& options) {
     return absl::StrCat("cpu, ", options.threads,
                         options.threads == 1 ? " thread" : " threads");
   }
-  const std::string model = options.device->description().model;
-  return absl::StrCat(options.device->name(), model.empty() ? "" : ", ", model);
+  const Device::Description description = options.device->description();
+  std::string text(options.device->name());
+  if (!description.model.empty()) {
+    absl::StrAppend(&text, ", ", description.model);
+  }
+  if (!description.convolutions.empty()) {
+    absl::StrAppend(&text, ", convolutions: ", description.convolutions);
+  }
+  return text;
 }
 
 // The shapes of one sample that the graph wants.

@@ -59,6 +59,9 @@ struct OpSpec {
   bool is_short = false;             // no part of a full batch is as small
   // Statistics of the batch are those of all workers' batches.
   bool folds_statistics = false;
+  // Inputs 0 and 1 and the gradient of output 0 are 16-bit numbers, widened to
+  // float32 (widened_op.h).
+  bool has_narrow_factors = false;
 
   // Types past the end are absent ones.
   const TensorType& input(size_t i) const;

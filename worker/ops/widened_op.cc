@@ -291,8 +291,15 @@ DType NarrowTypeOf(const OpSpec& spec) {
   return DType::kFloat32;
 }
 
+// Of a convolution (OpSpec::has_narrow_factors); the others do not ask.
+bool HasNarrowFactors(const OpSpec& spec) {
+  return Is16Bit(spec.input(0).dtype) && Is16Bit(spec.input(1).dtype) &&
+         (!spec.WantsAnyGradient() || Is16Bit(spec.output(0).gradient_dtype));
+}
+
 OpSpec InFloat32(const OpSpec& spec) {
   OpSpec wide = spec;
+  wide.has_narrow_factors = HasNarrowFactors(spec);
   for (auto* types : {&wide.inputs, &wide.outputs}) {
     for (TensorType& type : *types) {
       if (Is16Bit(type.dtype)) type.dtype = DType::kFloat32;

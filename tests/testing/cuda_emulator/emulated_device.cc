@@ -39,7 +39,7 @@ Memories& AllMemories() {
   return memories;
 }
 
-class EmulatedStream : public Stream {
+class EmulatedStream : public cuda::LibraryStream {
  public:
   explicit EmulatedStream(EmulatedDevice* device) : device_(*device) {}
 
@@ -66,6 +66,8 @@ class EmulatedStream : public Stream {
   }
   void Wait(Event&) override {}
   absl::Status Synchronize() override { return device_.status(); }
+  void* ForLibraries() override { return static_cast<Stream*>(this); }
+  void NoteLibraryCall(const char*) override {}
   double* partial_sums() {
     if (partial_sums_.data() == nullptr) {
       partial_sums_ = *device_.Allocate(cuda::kPartialSumsMax * sizeof(double));

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "kernels/device/device.h"
+#include "kernels/cuda/cudnn.h"
+#include "kernels/cuda/library_device.h"
 #include "tests/testing/cuda_emulator/block_runner.h"
 #include "tests/testing/cuda_emulator/emulated_memory.h"
 
@@ -20,7 +21,7 @@ namespace syncline::testing {
 // the other, blocks and threads in an order drawn from the seed. What CUDA
 // leaves undefined is an error of the stream's next Synchronize, and then of
 // all others. One thread at a time.
-class EmulatedDevice : public Device {
+class EmulatedDevice : public cuda::LibraryDevice {
  public:
   // `memory_bytes`: all that Allocate gives.
   explicit EmulatedDevice(uint64_t seed = 1,
@@ -35,11 +36,24 @@ class EmulatedDevice : public Device {
   bool is_host() const override { return false; }
   Description description() const override;
   absl::Status health() override { return status(); }
+  void AllowTf32(bool is_allowed) override { takes_tf32_ = is_allowed; }
   uint64_t FreeBytes() override { return memory_bytes_ - used_bytes_; }
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes) override;
   absl::StatusOr<DeviceMemory> AllocatePinned(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override;
   absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override;
+
+  // From now on convolutions are made by cuDNN's double (cudnn_double.h), or
+  // refused with the error; null: by kernels of kernels/cuda, as at first.
+  void UseCudnn(absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn) {
+    cudnn_ = std::move(cudnn);
+  }
+  absl::StatusOr<cuda::Cudnn*> cudnn() const override {
+    if (!cudnn_.ok()) return cudnn_.status();
+    return cudnn_->get();
+  }
+  void Enter() override {}
+  bool takes_tf32() const override { return takes_tf32_; }
 
   // As cuda::Launch; `kernel` is one thread's.
   void Run(int64_t blocks, int threads, size_t shared_bytes,
@@ -65,6 +79,8 @@ class EmulatedDevice : public Device {
   void Free(void* data, size_t bytes, bool is_pinned) override;
 
   const uint64_t memory_bytes_;
+  absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn_ = nullptr;
+  bool takes_tf32_ = false;
   uint64_t used_bytes_ = 0;
   std::mt19937_64 random_;
   BlockRunner runner_;

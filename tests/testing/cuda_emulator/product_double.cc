@@ -1,18 +1,22 @@
-// The double of cuBLASLt: products one by one, in fp64.
+// The double of cuBLASLt: products one by one, in fp64; in TF32 where the
+// device takes it.
 
 #include <vector>
 
 #include "common/base/check.h"
 #include "kernels/cuda/float_array.h"
+#include "kernels/cuda/library_device.h"
 #include "kernels/cuda/product_library.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
+#include "tests/testing/cuda_emulator/tf32.h"
 
 namespace syncline::cuda {
 namespace {
 
 class ProductDouble : public MatrixProduct {
  public:
-  explicit ProductDouble(const MatrixProductShape& shape) : s_(shape) {}
+  ProductDouble(const MatrixProductShape& shape, bool takes_tf32)
+      : s_(shape), takes_tf32_(takes_tf32) {}
 
   absl::Status Run(Stream& stream, ConstFloats a, ConstFloats b,
                    const float* bias, Floats c) override {
@@ -63,6 +67,11 @@ class ProductDouble : public MatrixProduct {
     }
   }
 
+  float Factor(ConstFloats array, int64_t i) const {
+    const float value = Read(array, i);
+    return takes_tf32_ ? testing::ToTf32(value) : value;
+  }
+
   absl::Status Compute(Stream& stream, ConstFloats a, ConstFloats b,
                        const float* bias, bool accumulate, Floats c) const {
     SYNCLINE_CHECK(a.type() == s_.a_type && b.type() == s_.b_type &&
@@ -100,9 +109,9 @@ class ProductDouble : public MatrixProduct {
         double sum = 0;
         for (int64_t k = 0; k < s_.k; ++k) {
           const float x =
-              Read(a, s_.transpose_a ? k * in_a.row + i : i * in_a.row + k);
+              Factor(a, s_.transpose_a ? k * in_a.row + i : i * in_a.row + k);
           const float y =
-              Read(b, s_.transpose_b ? j * in_b.row + k : k * in_b.row + j);
+              Factor(b, s_.transpose_b ? j * in_b.row + k : k * in_b.row + j);
           sum += static_cast<double>(x) * y;
         }
         const int64_t at = i * in_c.row + j;
@@ -115,13 +124,15 @@ class ProductDouble : public MatrixProduct {
   }
 
   const MatrixProductShape s_;
+  const bool takes_tf32_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
-    Device&, const MatrixProductShape& shape) {
-  return std::make_unique<ProductDouble>(shape);
+    Device& device, const MatrixProductShape& shape) {
+  return std::make_unique<ProductDouble>(
+      shape, LibraryDevice::Of(device).takes_tf32());
 }
 
 }  // namespace syncline::cuda

@@ -46,6 +46,7 @@ absl::StatusOr<ConvolutionShape> ConvolutionShapeOf(const OpSpec& spec,
   shape.groups = spec.node->Int("group", 1);
   shape.has_bias = spec.input(2).present;
   shape.window = window;
+  shape.has_narrow_factors = spec.has_narrow_factors;
   const Dims& w = spec.input(1).dims;
   const int64_t groups = shape.groups;
   if (groups < 1 || shape.channels % groups != 0 ||

@@ -227,6 +227,11 @@ std::vector<Bad> BadCases() {
       {kWorker, {"--device=cuda:"}, kNoTfConfig, "\"cuda:\" is no device"},
       {kWorker, {"--device=cuda:-1"}, kNoTfConfig, "\"cuda:-1\" is no device"},
       {kPs, {"--device=cpu", "--scheduler=s:1"}, kNoTfConfig, "--device"},
+      {kWorker, {"--convolutions=cpu"}, kNoTfConfig, "--convolutions"},
+      {kPs,
+       {"--convolutions=own", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--convolutions"},
       {kPs, {"--lanes=1025", "--scheduler=s:1"}, kNoTfConfig, "--lanes"},
       {kPs,
        {"--in-flight-bytes=16777215", "--scheduler=s:1"},
@@ -390,6 +395,11 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
     ASSERT_FALSE(with_device.exit_code.has_value()) << with_device.text;
     EXPECT_EQ(with_device.options.device, device);
   }
+  EXPECT_EQ(worker.options.convolutions, "cudnn");
+  const auto own =
+      ReadDaemonOptions(DaemonKind::kWorker, {"--convolutions=own"}, "");
+  ASSERT_FALSE(own.exit_code.has_value()) << own.text;
+  EXPECT_EQ(own.options.convolutions, "own");
   EXPECT_EQ(worker.options.http, "");
 }
 
@@ -487,6 +497,7 @@ TEST(DaemonOptionsTest, DescribeSaysWhatFollows) {
             "http: 127.0.0.1:0\n"
             "tls: off\n"
             "device: auto\n"
+            "convolutions: cudnn\n"
             "job: j\n");
 }
 

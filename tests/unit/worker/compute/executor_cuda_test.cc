@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "tests/testing/cuda_emulator/cudnn_double.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/training_model.h"
@@ -40,15 +41,49 @@ TEST(ExecutorCudaTest, ConvolutionsAreThoseOfThisMachine) {
   ExpectSameSteps(Convolutions(), 1, 1, DType::kFloat32, 1e-4);
 }
 
+TEST(ExecutorCudaTest, ConvolutionsByCudnnAreThoseOfThisMachine) {
+  for (const DType type : {DType::kFloat32, DType::kBfloat16}) {
+    EmulatedDevice device;
+    device.UseCudnn(testing::MakeCudnnDouble());
+    ExpectSameStepsOn(&device, Convolutions(), 1, 1, type,
+                      type == DType::kFloat32 ? 1e-4 : 8.0 / 256);
+    EXPECT_EQ(device.status(), absl::OkStatus());
+    const testing::CudnnDoubleState& seen = testing::CudnnDouble();
+    // Two layers; the first one's data has no gradient. The smaller batches and
+    // the evaluations have plans of their own.
+    EXPECT_GE(seen.forwards, 8);
+    EXPECT_EQ(seen.backwards_of_filters, 4);
+    EXPECT_EQ(seen.backwards_of_data, 2);
+  }
+}
+
+TEST(ExecutorCudaTest, AConvolutionThatCudnnRefusesIsNamed) {
+  EmulatedDevice device;
+  device.UseCudnn(testing::MakeCudnnDouble());
+  const TrainingModel m = Convolutions();
+  SeededExecutor executor(m, LossSpec::SOFTMAX_CROSS_ENTROPY, 6, 1, 1, 1,
+                          nullptr, &device);
+  testing::CudnnDouble().fails_at = "run";
+  testing::CudnnDouble().fails_with = 5000;
+  const auto result =
+      executor.executor().TrainStep(executor.MakeBatch(6), 1, Ignore);
+  EXPECT_TRUE(absl::IsInternal(result.status())) << result.status();
+  EXPECT_THAT(std::string(result.status().message()),
+              ::testing::AllOf(
+                  ::testing::HasSubstr("Conv"),
+                  ::testing::HasSubstr("cuDNN 9.19.0: a convolution's forward "
+                                       "pass by cuDNN: CUDNN_STATUS_5000")));
+}
+
 // A sum that is rounded to 16 bits may be rounded to the next number.
 TEST(ExecutorCudaTest, In16Bits) {
   ExpectSameSteps(Block(), 1, 1, DType::kBfloat16, 4.0 / 256);
 }
 
 // A plan that is made without a GPU is within 5 % of the memory that is then
-// taken on one, where no layer has scratch memory of its device.
-void ExpectPlannedMemory(DType precision) {
-  const TrainingModel m = Block();
+// taken on one, where attention and recurrent layers have no scratch memory.
+void ExpectPlannedMemory(const TrainingModel& m, DType precision,
+                         bool has_cudnn = false) {
   Executor::Options options;
   options.precision = precision;
   PlannedGpu planned;
@@ -62,6 +97,7 @@ void ExpectPlannedMemory(DType precision) {
   EXPECT_EQ(plan->host_bytes(), plan->parameter_bytes + plan->gradient_bytes);
 
   EmulatedDevice device;
+  if (has_cudnn) device.UseCudnn(testing::MakeCudnnDouble());
   const uint64_t before = device.FreeBytes();
   SeededExecutor executor(m, LossSpec::SOFTMAX_CROSS_ENTROPY, 600, 1, 1, 1,
                           nullptr, &device, precision);
@@ -72,10 +108,18 @@ void ExpectPlannedMemory(DType precision) {
 }
 
 TEST(ExecutorCudaTest, TakesTheMemoryThatWasPlannedWithoutAGpu) {
-  ExpectPlannedMemory(DType::kFloat32);
+  ExpectPlannedMemory(Block(), DType::kFloat32);
 }
 
-TEST(ExecutorCudaTest, In16BitsToo) { ExpectPlannedMemory(DType::kBfloat16); }
+TEST(ExecutorCudaTest, In16BitsToo) {
+  ExpectPlannedMemory(Block(), DType::kBfloat16);
+}
+
+TEST(ExecutorCudaTest, AndForConvolutionsByWhomever) {
+  for (const bool has_cudnn : {false, true}) {
+    ExpectPlannedMemory(Convolutions(), DType::kFloat32, has_cudnn);
+  }
+}
 
 TEST(ExecutorCudaTest, WhatTheGpuCannotHoldIsRefused) {
   EmulatedDevice device(1, /*memory_bytes=*/uint64_t{65} << 20);

@@ -15,7 +15,7 @@ namespace syncline::worker {
 namespace {
 
 TEST(CudaGpusTest, OneThatIsNotThereIsNamed) {
-  const GpuSource gpus = CudaGpus();
+  const GpuSource gpus = CudaGpus(CudaConvolutions::kCudnn);
   EXPECT_GE(gpus.count(), 0);
   const auto missing = gpus.open(1000);
   EXPECT_FALSE(missing.ok());
@@ -25,7 +25,7 @@ TEST(CudaGpusTest, OneThatIsNotThereIsNamed) {
 }
 
 TEST(CudaGpusTest, AClaimIsForOne) {
-  const GpuSource gpus = CudaGpus();
+  const GpuSource gpus = CudaGpus(CudaConvolutions::kCudnn);
   const std::string address = absl::StrCat("test-", getpid());
   const auto claim = gpus.claim(address);
   ASSERT_TRUE(claim.ok()) << claim.status();

@@ -1,8 +1,10 @@
 // Goal: the kernels for CUDA compute what those of this machine do, and nothing
 // that CUDA leaves undefined. Method: every row of op_table_test, forward and
 // backward, on an emulated device, with several orders of blocks and threads,
-// which must give the same bits.
+// which must give the same bits. Convolutions are computed by our own kernels,
+// and by cuDNN's double.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,9 +13,11 @@
 #include "gmock/gmock.h"
 #include "kernels/cpu/cpu_device.h"
 #include "tests/testing/arrays.h"
+#include "tests/testing/cuda_emulator/cudnn_double.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 #include "tests/testing/op_case.h"
 #include "tests/unit/worker/ops/device_run.h"
+#include "worker/compute/type_rules.h"
 
 namespace syncline::worker {
 namespace {
@@ -75,6 +79,83 @@ INSTANTIATE_TEST_SUITE_P(AllOperators, OpCudaTest, ::testing::ValuesIn(Cases()),
                            return absl::StrCat(row.param.op_type, "_",
                                                row.index);
                          });
+
+std::vector<OpCase> Convolutions() {
+  std::vector<OpCase> cases = Cases();
+  std::erase_if(cases, [](const OpCase& c) {
+    return c.op_type != "Conv" && c.op_type != "ConvTranspose";
+  });
+  return cases;
+}
+
+TEST(OpCudnnTest, ConvolutionsAreThoseOfThisMachine) {
+  int64_t runs = 0;
+  int rows = 0;
+  for (const OpCase& c : Convolutions()) {
+    SCOPED_TRACE(absl::StrCat(c.op_type, ", row ", rows++));
+    const DoubleArray y = c.forward(c.DrawInputs());
+    const std::vector<float> dy = ToFloats(RandomArray(y.dims, 3).values);
+    for (const std::optional<float> before : {std::optional<float>(), {0.5f}}) {
+      EmulatedDevice device;
+      device.UseCudnn(testing::MakeCudnnDouble());
+      const auto got = DeviceRun(c, y, &device).Run(dy, before);
+      ASSERT_EQ(device.status(), absl::OkStatus());
+      const auto want = DeviceRun(c, y, &ThisMachine()).Run(dy, before);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        SCOPED_TRACE(i == 0 ? "result" : absl::StrCat("gradient ", i - 1));
+        testing::ExpectNear(got[i], {want[i].begin(), want[i].end()}, 1e-5);
+      }
+      const testing::CudnnDoubleState& seen = testing::CudnnDouble();
+      EXPECT_EQ(seen.runs_in_tf32, 0);
+      EXPECT_EQ(seen.forwards, seen.backwards_of_filters);
+      runs += seen.forwards;
+    }
+  }
+  EXPECT_GT(rows, 15);
+  EXPECT_GT(runs, rows) << "most rows have padding that cuDNN takes";
+}
+
+// Factors that were rounded to 16 bits are multiplied exactly in TF32.
+TEST(OpCudnnTest, In16BitsConvolutionsGoThroughTf32WithTheSameValues) {
+  for (const OpCase& c : Convolutions()) {
+    SCOPED_TRACE(c.op_type);
+    const TypeRule rule = TypeRuleOf(c.op_type);
+    const DoubleArray y = c.forward(c.DrawInputs());
+    const std::vector<float> dy = ToFloats(RandomArray(y.dims, 3).values);
+    for (const DType type : {DType::kBfloat16, DType::kFloat16}) {
+      EmulatedDevice device;
+      device.UseCudnn(testing::MakeCudnnDouble());
+      const auto got = DeviceRun(c, y, &device, type, rule).Run(dy);
+      ASSERT_EQ(device.status(), absl::OkStatus());
+      const testing::CudnnDoubleState& seen = testing::CudnnDouble();
+      EXPECT_EQ(seen.runs_in_tf32, seen.forwards + seen.backwards_of_data +
+                                       seen.backwards_of_filters);
+      const auto want = DeviceRun(c, y, &ThisMachine(), type, rule).Run(dy);
+      ASSERT_EQ(got.size(), want.size());
+      // A sum that is off by little may be rounded to the next number.
+      const double step = type == DType::kBfloat16 ? 1.0 / 128 : 1.0 / 1024;
+      for (size_t i = 0; i < want.size(); ++i) {
+        testing::ExpectNear(got[i], {want[i].begin(), want[i].end()}, step);
+      }
+    }
+  }
+}
+
+TEST(OpCudnnTest, WithoutCudnnTheOperatorIsRefusedByName) {
+  EmulatedDevice device;
+  device.UseCudnn(cuda::Cudnn::Load("libno-such-library.so.9"));
+  const OpCase c = Convolutions()[0];
+  const DoubleArray y = c.forward(c.DrawInputs());
+  const absl::Status refused = DeviceRun(c, y, &device).Create().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              ::testing::AllOf(
+                  ::testing::HasSubstr("node \"it\" (Conv): "),
+                  ::testing::HasSubstr("cuDNN 9, CUDA's library of "
+                                       "convolutions, is not on this machine"),
+                  ::testing::HasSubstr("--convolutions=own")));
+}
 
 }  // namespace
 }  // namespace syncline::worker

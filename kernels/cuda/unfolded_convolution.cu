@@ -8,10 +8,11 @@
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
 #include "kernels/convolution.h"
+#include "kernels/cuda/convolution_memory.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/unfolded_convolution.h"
 #include "kernels/cuda/walk/split_lines.h"
 #include "kernels/cuda/walk/window_walk.h"
-#include "kernels/device/binary_kernels.h"
 #include "kernels/device/convolution_kernels.h"
 #include "kernels/device/device.h"
 #include "kernels/device/matrix_product_kernels.h"
@@ -21,9 +22,6 @@ namespace {
 
 using cuda::Global;
 using cuda::OnDevice;
-
-// Of the columns of a layer at most, unless a sample alone needs more.
-constexpr int64_t kColumnsMax = int64_t{64} << 20;  // floats
 
 // A group of a layer and the samples of a round, as kernels read them.
 struct Round {
@@ -186,11 +184,9 @@ struct SumOfFilters {
 
 class UnfoldedConvolution : public ConvolutionLayer {
  public:
-  explicit UnfoldedConvolution(const ConvolutionShape& shape) : s_(shape) {
+  explicit UnfoldedConvolution(const ConvolutionShape& shape)
+      : s_(shape), samples_(UnfoldedSamples(shape)) {
     SYNCLINE_CHECK(s_.x_block == 1 && s_.y_block == 1);  // the CPU's
-    const int64_t of_sample = std::max<int64_t>(1, rows() * out());
-    samples_ = std::clamp<int64_t>(kColumnsMax / of_sample, 1,
-                                   std::max<int64_t>(s_.batch, 1));
   }
 
   // Errors: the product library's.
@@ -311,10 +307,7 @@ class UnfoldedConvolution : public ConvolutionLayer {
     return absl::OkStatus();
   }
 
-  int64_t ScratchBytes() const {
-    return (rows() + filters()) * samples_ * out() *
-           static_cast<int64_t>(sizeof(float));
-  }
+  int64_t ScratchBytes() const { return CudaConvolutionScratchBytes(s_); }
   Scratch ScratchAt(void* scratch) const {
     float* const columns = static_cast<float*>(scratch);
     return {columns, columns + rows() * samples_ * out()};
@@ -354,12 +347,16 @@ class UnfoldedConvolution : public ConvolutionLayer {
   }
 
   const ConvolutionShape s_;
-  int64_t samples_ = 1;  // of a round
+  const int64_t samples_;  // of a round
   Products whole_;
   Products rest_;  // of the last round, if it has fewer
 };
 
-absl::StatusOr<std::unique_ptr<ConvolutionLayer>> Make(
+}  // namespace
+
+namespace cuda {
+
+absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeUnfoldedConvolution(
     Device& device, const ConvolutionShape& shape,
     const ConvolutionUses& uses) {
   auto layer = std::make_unique<UnfoldedConvolution>(shape);
@@ -367,18 +364,5 @@ absl::StatusOr<std::unique_ptr<ConvolutionLayer>> Make(
   return layer;
 }
 
-void AddBias(Stream& stream, const Broadcast& bias_over_y, const float* bias,
-             float* y) {
-  CudaBinaryKernels()[BinaryFunction::kAdd].forward(stream, bias_over_y, y,
-                                                    bias, y);
-}
-
-}  // namespace
-
-const ConvolutionKernels& CudaConvolutionKernels() {
-  static constexpr ConvolutionKernels kKernels = {.make = Make,
-                                                  .add_bias = AddBias};
-  return kKernels;
-}
-
+}  // namespace cuda
 }  // namespace syncline

@@ -1,0 +1,46 @@
+#ifndef SYNCLINE_KERNELS_CUDA_LIBRARY_DEVICE_H_
+#define SYNCLINE_KERNELS_CUDA_LIBRARY_DEVICE_H_
+
+// A device and a stream as CUDA's libraries want them, without CUDA's headers:
+// GPUs are such (cuda_device.cc), and so is the emulated device of tests, for
+// doubles of the libraries.
+
+#include "absl/status/statusor.h"
+#include "kernels/device/device.h"
+
+namespace syncline::cuda {
+
+class Cudnn;
+
+class LibraryDevice : public Device {
+ public:
+  // CUDA's calls of this thread are for this device from now on.
+  virtual void Enter() = 0;
+  // What computes its convolutions; null: kernels of this program do. Errors:
+  // FailedPrecondition: it is not on this machine.
+  virtual absl::StatusOr<Cudnn*> cudnn() const = 0;
+  // As AllowTf32 has said.
+  virtual bool takes_tf32() const = 0;
+
+  // Of a kernel's device.
+  static LibraryDevice& Of(Device& device) {
+    return static_cast<LibraryDevice&>(device);
+  }
+};
+
+class LibraryStream : public Stream {
+ public:
+  // The stream as a library takes it: a cudaStream_t. CUDA's calls of this
+  // thread are for its device from now on.
+  virtual void* ForLibraries() = 0;
+  // Takes note of work that a library has put into it. `what` stays for ever.
+  virtual void NoteLibraryCall(const char* what) = 0;
+
+  static LibraryStream& Of(Stream& stream) {
+    return static_cast<LibraryStream&>(stream);
+  }
+};
+
+}  // namespace syncline::cuda
+
+#endif  // SYNCLINE_KERNELS_CUDA_LIBRARY_DEVICE_H_
