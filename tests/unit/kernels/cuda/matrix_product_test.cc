@@ -2,6 +2,7 @@
 // Method: shapes with strides, transposes, batches and bias, on an emulated
 // device whose library is a double.
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -227,6 +228,27 @@ class CountingStream : public Stream {
   Stream& stream_;
   int64_t calls_ = 0;
 };
+
+// 1 + 2^-11 has 12 bits.
+TEST(CudaMatrixProductTest, Tf32RoundsFactorsWhereItIsAllowed) {
+  const float twelve_bits = 1 + std::ldexp(1.0f, -11);
+  for (const bool takes_tf32 : {false, true}) {
+    EmulatedDevice device;
+    device.AllowTf32(takes_tf32);
+    const auto stream = *device.MakeStream();
+    const auto product = *device.kernels().matrix_product->make(
+        device, {.m = 1, .n = 1, .k = 1});
+    const std::vector<float> values = {twelve_bits, 3};
+    const DeviceMemory a = *Upload(device, absl::Span<const float>(values));
+    const DeviceMemory c = *device.Allocate(sizeof(float));
+    ASSERT_EQ(product->Run(*stream, a.as<float>(), a.as<float>() + 1,
+                           /*bias=*/nullptr, c.as<float>()),
+              absl::OkStatus());
+    float got = 0;
+    stream->CopyToHost(&got, c.data(), sizeof(float));
+    EXPECT_EQ(got, takes_tf32 ? 3 : 3 * twelve_bits);
+  }
+}
 
 TEST(CudaMatrixProductTest, AnEmptySumIsOneClear) {
   EmulatedDevice device;
