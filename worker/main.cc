@@ -62,6 +62,7 @@ absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
   gpu.set_name(std::string(device.gpu->name()));
   gpu.set_model(description.model);
   gpu.set_memory_bytes(description.memory_bytes);
+  gpu.set_convolutions(description.convolutions);
   daemon->SetGpu(std::move(gpu));
   return device;
 }

@@ -1,10 +1,13 @@
 #include "scheduler/core/describe.h"
 
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/incarnation.h"
 #include "common/job/lease_rules.h"
@@ -92,13 +95,35 @@ std::string StepWarning(const JobStatus& job, uint64_t train_samples) {
       ": each pass over the data is one smaller step");
 }
 
+// Of a job whose workers all have a GPU.
+std::string ConvolutionsWarning(const JobStatus& job) {
+  std::map<std::string, std::vector<std::string>> tasks;  // by convolutions
+  for (const Participant& worker : job.workers()) {
+    const Member& member = worker.member();
+    tasks[member.gpu().convolutions()].push_back(TaskText(member.task()));
+  }
+  if (tasks.size() < 2) return "";
+  std::vector<std::string> parts;
+  for (const auto& [convolutions, who] : tasks) {
+    parts.push_back(
+        absl::StrCat(convolutions.empty() ? "an older program" : convolutions,
+                     " (", absl::StrJoin(who, ", "), ")"));
+  }
+  return absl::StrCat(
+      "\nwarning: convolutions are computed by ", absl::StrJoin(parts, " and "),
+      ": a model that has some ends with other last bits when its workers "
+      "change places. Start all workers with the same --convolutions, and with "
+      "the same version of cuDNN");
+}
+
 std::string DeviceWarning(const JobStatus& job) {
   if (job.spec().resources().device() == ResourcesSpec::CPU) return "";
   int with_gpu = 0;
   for (const Participant& worker : job.workers()) {
     with_gpu += worker.member().has_gpu() ? 1 : 0;
   }
-  if (with_gpu == 0 || with_gpu == job.workers_size()) return "";
+  if (with_gpu == 0) return "";
+  if (with_gpu == job.workers_size()) return ConvolutionsWarning(job);
   return absl::StrCat(
       "\nwarning: ", with_gpu, " of ",
       CountText(static_cast<uint64_t>(job.workers_size()), "worker"),

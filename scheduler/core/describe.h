@@ -35,8 +35,8 @@ absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp);
 // "\nwarning: ..." if a step of the job takes more samples than there are; else
 // empty.
 std::string StepWarning(const JobStatus& job, uint64_t train_samples);
-// "\nwarning: ..." if some of its workers compute on a GPU and some do not;
-// else empty.
+// "\nwarning: ..." if some of its workers compute on a GPU and some do not, or
+// if their GPUs' convolutions are computed by different libraries; else empty.
 std::string DeviceWarning(const JobStatus& job);
 
 }  // namespace syncline::scheduler

@@ -56,6 +56,8 @@ absl::Status CheckTexts(const Register& request) {
       CheckLength("gpu.name", member.gpu().name(), kGpuTextBytesMax));
   SYNCLINE_RETURN_IF_ERROR(
       CheckLength("gpu.model", member.gpu().model(), kGpuTextBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(CheckLength(
+      "gpu.convolutions", member.gpu().convolutions(), kGpuTextBytesMax));
   SYNCLINE_RETURN_IF_ERROR(
       CheckLength("job_id", request.job_id(), kJobIdBytesMax));
   if (member.address().empty()) {

@@ -15,6 +15,7 @@
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluate_validator.h"
 #include "common/job/evaluation_values.h"
+#include "common/job/gpu_text.h"
 #include "common/job/lost_workers.h"
 #include "common/job/regime_rules.h"
 #include "common/job/skipped_text.h"
@@ -95,8 +96,7 @@ std::string MemberJson(const ClusterStatus::Entry& entry) {
       .Text("job", entry.job_id())
       .Number("silent_seconds", std::max(0.0, entry.silent_seconds()));
   if (member.has_gpu()) {
-    object.Text("gpu",
-                absl::StrCat(member.gpu().name(), " ", member.gpu().model()));
+    object.Text("gpu", GpuText(member.gpu()));
   }
   if (IsLeftOut(entry)) {
     object

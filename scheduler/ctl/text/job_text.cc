@@ -20,6 +20,7 @@
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluate_validator.h"
 #include "common/job/evaluation_values.h"
+#include "common/job/gpu_text.h"
 #include "common/job/hidden_job.h"
 #include "common/job/job_spec_validator.h"
 #include "common/job/lease_rules.h"
@@ -63,12 +64,12 @@ std::string AlignColumns(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-// "cuda:0 NVIDIA H200", "cpu"; nothing for what trains nothing.
+// "cuda:0 NVIDIA H200, cuDNN 9.19.0", "cpu"; nothing for what trains nothing.
 std::string DeviceText(const Member& member) {
   const TaskType type = member.task().type();
   if (type != CHIEF && type != WORKER && type != EVALUATOR) return "";
   if (!member.has_gpu()) return "cpu";
-  return absl::StrCat(member.gpu().name(), " ", member.gpu().model());
+  return GpuText(member.gpu());
 }
 
 std::string WhoText(const char* title, const auto& participants) {

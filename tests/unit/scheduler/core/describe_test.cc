@@ -86,6 +86,26 @@ TEST(DescribeTest, WorkersOfTwoKindsAreWarnedOf) {
   EXPECT_EQ(DeviceWarning(job), "");
 }
 
+TEST(DescribeTest, ConvolutionsOfTwoLibrariesAreWarnedOf) {
+  JobStatus job;
+  for (int i = 0; i < 3; ++i) {
+    Member* const member = job.add_workers()->mutable_member();
+    member->mutable_task()->set_type(WORKER);
+    member->mutable_task()->set_index(i);
+    member->mutable_gpu()->set_convolutions("cuDNN 9.19.0");
+  }
+  EXPECT_EQ(DeviceWarning(job), "");
+  job.mutable_workers(1)->mutable_member()->mutable_gpu()->set_convolutions(
+      "own kernels");
+  EXPECT_THAT(DeviceWarning(job),
+              ::testing::HasSubstr(
+                  "\nwarning: convolutions are computed by cuDNN "
+                  "9.19.0 (worker 0, worker 2) and own kernels (worker "
+                  "1): "));
+  job.mutable_spec()->mutable_resources()->set_device(ResourcesSpec::CPU);
+  EXPECT_EQ(DeviceWarning(job), "");
+}
+
 TEST(DescribeTest, TimesComeBackToTheNanosecond) {
   for (const absl::Time time :
        {absl::UnixEpoch(), absl::FromUnixNanos(1'700'000'000'123'456'789),
