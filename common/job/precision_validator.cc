@@ -89,6 +89,11 @@ void FillPrecision(JobSpec* spec) {
 }
 
 std::string PrecisionNote(const JobSpec& spec) {
+  if (spec.precision() == TF32 &&
+      spec.resources().device() != ResourcesSpec::CUDA) {
+    return "precision TF32: processors compute in float32, as with FLOAT32; "
+           "resources.device: CUDA has all workers compute in TF32";
+  }
   if (!IsOneOf(spec.precision(), {BFLOAT16, FLOAT16})) return "";
   std::vector<std::string> says;
   if (spec.resources().device() != ResourcesSpec::CUDA) {

@@ -15,8 +15,9 @@ void CheckPrecision(const JobSpec& spec, Problems* problems);
 // The defaults of the same fields.
 void FillPrecision(JobSpec* spec);
 
-// A line that the user of a job of 16 bits must read before it trains: what
-// they save, and what they do not. Empty: the job computes in float32.
+// A line that the user of a job of 16 bits or TF32 must read before it trains:
+// what they save, and what they do not. Empty: the job computes in float32, or
+// there is nothing to say.
 std::string PrecisionNote(const JobSpec& spec);
 
 }  // namespace syncline

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/cuda_emulator/cudnn_double.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/temp_dir.h"
@@ -25,6 +26,20 @@ using testing::EmulatedDevice;
 using ::testing::HasSubstr;
 
 constexpr int kHidden = 12;
+
+// 28 x 28 images, a convolution of two filters and the logits.
+constexpr char kConvolution[] =
+    R"(<ir_version: 8, opset_import: ["" : 13]>
+convolution (float[N,784] x, float[2,1,5,5] w1, float[2] b1, float[288,10] w2,
+             float[10] b2) => (float[N,10] logits)
+<int64[4] shape = {0, 1, 28, 28}> {
+  image = Reshape(x, shape)
+  planes = Conv <strides = [2, 2]> (image, w1, b1)
+  active = Relu(planes)
+  flat = Flatten <axis = 1> (active)
+  logits = Gemm(flat, w2, b2)
+}
+)";
 
 JobSpec Job(ResourcesSpec::Device device) {
   JobSpec spec = DigitsJob();
@@ -93,6 +108,24 @@ TEST_F(DeviceTrainingTest, GpusTrainAsProcessorsDo) {
               1e-4);
 }
 
+TEST_F(DeviceTrainingTest, Tf32IsForGpus) {
+  Start(1, {&MakeGpu()});
+  const auto train = [&](ResourcesSpec::Device device, Precision precision) {
+    JobSpec spec = Job(device);
+    spec.set_precision(precision);
+    return cluster_->RunJob(spec, MlpModel(784, kHidden, 10));
+  };
+  const auto whole = train(ResourcesSpec::CUDA, FLOAT32);
+  const auto rounded = train(ResourcesSpec::CUDA, TF32);
+  ASSERT_EQ(rounded.status, absl::OkStatus());
+  EXPECT_NE(rounded.weights, whole.weights);
+  EXPECT_NEAR(rounded.evaluations.back().loss(),
+              whole.evaluations.back().loss(), 1e-2);
+  EXPECT_EQ(train(ResourcesSpec::CUDA, FLOAT32).weights, whole.weights);
+  EXPECT_EQ(train(ResourcesSpec::CPU, TF32).weights,
+            train(ResourcesSpec::CPU, FLOAT32).weights);
+}
+
 TEST_F(DeviceTrainingTest, AGpuTrainsTwiceWithTheSameBits) {
   Start(1, {&MakeGpu(1)});
   const auto first = Train(ResourcesSpec::AUTO);
@@ -120,6 +153,49 @@ TEST_F(DeviceTrainingTest, ABatchThatAGpuCannotHoldIsRefusedWithOneThatItCan) {
       AllOf(HasSubstr("gradients and activations on emulated need"),
             HasSubstr("training.batch_size: "), HasSubstr(" would fit")));
   EXPECT_EQ(Train(ResourcesSpec::CUDA).status, absl::OkStatus());
+}
+
+TEST_F(DeviceTrainingTest, WithoutCudnnAJobWithConvolutionsIsRefusedByName) {
+  EmulatedDevice& gpu = MakeGpu();
+  gpu.UseCudnn(cuda::Cudnn::Load("libno-such-library.so.9"));
+  Start(1, {&gpu});
+  const auto train = [&](ResourcesSpec::Device device) {
+    return cluster_->RunJob(Job(device), kConvolution);
+  };
+  EXPECT_THAT(
+      std::string(train(ResourcesSpec::CUDA).status.message()),
+      AllOf(HasSubstr("(Conv): cuDNN 9, CUDA's library of convolutions, is not "
+                      "on this machine: libno-such-library.so.9"),
+            HasSubstr("--convolutions=own")));
+  EXPECT_EQ(gpu.launches(), 0);
+  EXPECT_EQ(Train(ResourcesSpec::CUDA).status, absl::OkStatus());
+  // Where there is one, or where our kernels compute them, it trains as
+  // processors do.
+  const auto here = train(ResourcesSpec::CPU);
+  ASSERT_EQ(here.status, absl::OkStatus());
+  for (const bool has_cudnn : {true, false}) {
+    gpu.UseCudnn(has_cudnn ? testing::MakeCudnnDouble() : nullptr);
+    const auto there = train(ResourcesSpec::CUDA);
+    ASSERT_EQ(there.status, absl::OkStatus());
+    EXPECT_EQ(testing::CudnnDouble().forwards > 0, has_cudnn);
+    testing::CudnnDouble().forwards = 0;
+    EXPECT_LT(LargestDifference(there.weights, here.weights), 1e-4);
+  }
+}
+
+TEST_F(DeviceTrainingTest, ARefusalOfCudnnFailsItsJobByTheNodeAlone) {
+  EmulatedDevice& gpu = MakeGpu();
+  gpu.UseCudnn(testing::MakeCudnnDouble());
+  Start(1, {&gpu});
+  testing::CudnnDouble().fails_at = "run";
+  testing::CudnnDouble().fails_with = cuda::kCudnnBadParameter;
+  const auto outcome = cluster_->RunJob(Job(ResourcesSpec::CUDA), kConvolution);
+  EXPECT_THAT(std::string(outcome.status.message()),
+              HasSubstr("(Conv): cuDNN 9.19.0: a convolution's forward pass by "
+                        "cuDNN: CUDNN_STATUS_2000: as the test said"));
+  testing::CudnnDouble().fails_at = "";
+  EXPECT_EQ(Train(ResourcesSpec::CUDA).status, absl::OkStatus());
+  EXPECT_TRUE(lost_.empty());
 }
 
 TEST_F(DeviceTrainingTest, AGpuThatFailsCostsItsJobAndIsToldOnce) {

@@ -493,6 +493,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
   const DTypeOverlay* const overlay =
       overlays_.empty() ? nullptr : &overlays_[training ? 0 : 1];
   const BackwardGraph& flow = training ? with_gradients_ : forward_only_;
+  device_.AllowTf32(options_.takes_tf32);
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<StepPlan> plan,
       StepPlan::Create(

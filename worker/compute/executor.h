@@ -64,6 +64,9 @@ class Executor {
     // kBfloat16, kFloat16: activations and products in 16 bits, with parameters
     // and their gradients in float32 (dtype_overlay.h).
     DType precision = DType::kFloat32;
+    // Products and convolutions of float32 may round their factors to TF32,
+    // where the device does (Device::AllowTf32).
+    bool takes_tf32 = false;
     // UseLossScale will be called.
     bool scales_loss = false;
     // Of the forward pass, which are computed again in the backward pass: the

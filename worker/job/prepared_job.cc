@@ -751,6 +751,7 @@ Executor::Options ExecutorOptionsOf(const JobSpec& spec, bool evaluates) {
   options.lengths.assign(spec.data().buckets().lengths().begin(),
                          spec.data().buckets().lengths().end());
   options.seed = training.seed();
+  options.takes_tf32 = spec.precision() == TF32;
   if (spec.precision() == BFLOAT16) options.precision = DType::kBfloat16;
   if (spec.precision() == FLOAT16) {
     options.precision = DType::kFloat16;

@@ -163,7 +163,7 @@ void AppendHeading(const PlanReport& report, std::string* out) {
                     " segments recomputed");
   }
   if (const auto precision = report.spec.precision();
-      precision == BFLOAT16 || precision == FLOAT16) {
+      precision != PRECISION_UNSPECIFIED && precision != FLOAT32) {
     absl::StrAppend(out, ", precision ", Precision_Name(precision));
   }
   absl::StrAppend(out, "\n",

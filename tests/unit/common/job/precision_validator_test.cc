@@ -27,8 +27,8 @@ std::vector<std::string> ProblemsOf(const std::string& edit) {
 
 TEST(PrecisionValidatorTest, TakesEachPrecision) {
   for (const char* edit :
-       {"precision: FLOAT32", "precision: BFLOAT16", "precision: FLOAT16",
-        "precision: FLOAT16 non_finite: SKIP_STEP",
+       {"precision: FLOAT32", "precision: TF32", "precision: BFLOAT16",
+        "precision: FLOAT16", "precision: FLOAT16 non_finite: SKIP_STEP",
         "precision: FLOAT16 loss_scale { initial: 16777216 window: 1 }",
         "precision: FLOAT16 loss_scale { initial: 0.5 minimum: 0.25 }",
         "precision: FLOAT16 loss_scale { hysteresis: 3 minimum: 65536 }",
@@ -113,6 +113,9 @@ TEST(PrecisionValidatorTest, TheNoteSaysWhatSixteenBitsCost) {
   };
   EXPECT_EQ(note(""), "");
   EXPECT_EQ(note("precision: FLOAT32"), "");
+  EXPECT_THAT(note("precision: TF32"),
+              HasSubstr("precision TF32: processors compute in float32"));
+  EXPECT_EQ(note("precision: TF32 resources { device: CUDA }"), "");
   EXPECT_THAT(note("precision: BFLOAT16"),
               AllOf(HasSubstr("precision BFLOAT16: on the CPU 16 bits save "
                               "memory of activations, and no time"),

@@ -75,6 +75,36 @@ TEST(ExecutorCudaTest, AConvolutionThatCudnnRefusesIsNamed) {
                                        "pass by cuDNN: CUDNN_STATUS_5000")));
 }
 
+// Gradients of a step on an emulated GPU.
+std::vector<std::vector<float>> GradientsOf(const TrainingModel& m,
+                                            Device* device, bool takes_tf32) {
+  SeededExecutor executor(m, LossSpec::SOFTMAX_CROSS_ENTROPY, 6, 1, 1, 1,
+                          nullptr, device, DType::kFloat32, /*batch_max=*/0,
+                          takes_tf32);
+  executor.Step(executor.MakeBatch(6));
+  return executor.Gradients();
+}
+
+TEST(ExecutorCudaTest, Tf32RoundsFactorsOfProductsWhereItIsAskedFor) {
+  for (const TrainingModel& m : {Block(), Convolutions()}) {
+    EmulatedDevice device;
+    device.UseCudnn(testing::MakeCudnnDouble());
+    const auto whole = GradientsOf(m, &device, /*takes_tf32=*/false);
+    EXPECT_EQ(testing::CudnnDouble().runs_in_tf32, 0);
+    const auto rounded = GradientsOf(m, &device, /*takes_tf32=*/true);
+    EXPECT_NE(rounded, whole);
+    ASSERT_EQ(rounded.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) {
+      testing::ExpectNear(rounded[i], {whole[i].begin(), whole[i].end()}, 1e-2);
+    }
+    // The next job's precision is its own.
+    EXPECT_EQ(GradientsOf(m, &device, /*takes_tf32=*/false), whole);
+    EXPECT_EQ(GradientsOf(m, nullptr, /*takes_tf32=*/true),
+              GradientsOf(m, nullptr, /*takes_tf32=*/false))
+        << "processors compute in float32";
+  }
+}
+
 // A sum that is rounded to 16 bits may be rounded to the next number.
 TEST(ExecutorCudaTest, In16Bits) {
   ExpectSameSteps(Block(), 1, 1, DType::kBfloat16, 4.0 / 256);
