@@ -4,9 +4,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <atomic>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +21,7 @@
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/library_device.h"
+#include "kernels/cuda/progress_mark.h"
 
 namespace syncline {
 namespace {
@@ -39,7 +43,8 @@ std::string Version(int number) {
 
 // The first error of a device's calls; the later ones follow from it.
 //
-// A kernel's fault comes to light in whatever is called after it: that names
+// A kernel's fault comes to light in whatever is called after it. So the error
+// names the work that the device was running, as far as streams have marks, and
 // the kernel that was launched last before the call. Only a GPU can show it.
 class FirstError {
  public:
@@ -60,6 +65,16 @@ class FirstError {
     if (error != cudaSuccess) Keep(error, absl::StrCat("launch ", kernel));
     last_kernel_ = kernel;
   }
+  // Marks of a stream, from now on until Remove. Any stream's call may be the
+  // one that finds the fault.
+  void Add(const cuda::ProgressMark* mark) {
+    MutexLock lock(&mu_);
+    marks_.push_back(mark);
+  }
+  void Remove(const cuda::ProgressMark* mark) {
+    MutexLock lock(&mu_);
+    marks_.erase(std::remove(marks_.begin(), marks_.end(), mark), marks_.end());
+  }
   absl::Status status() {
     MutexLock lock(&mu_);
     return first_;
@@ -74,16 +89,22 @@ class FirstError {
   void Keep(cudaError_t error, absl::string_view what)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!first_.ok()) return;
-    first_ = absl::InternalError(absl::StrCat(
-        device_, ": ", what, ": ", Describe(error),
-        last_kernel_ == nullptr ? "" : "; launched last before it: ",
-        last_kernel_ == nullptr ? "" : last_kernel_));
+    std::string text = absl::StrCat(device_, ": ", what, ": ", Describe(error));
+    for (const cuda::ProgressMark* const mark : marks_) {
+      const std::string running = mark->Running();
+      if (!running.empty()) absl::StrAppend(&text, "; running: ", running);
+    }
+    if (last_kernel_ != nullptr) {
+      absl::StrAppend(&text, "; launched last before it: ", last_kernel_);
+    }
+    first_ = absl::InternalError(text);
   }
 
   const std::string device_;
   Mutex mu_;
   absl::Status first_ ABSL_GUARDED_BY(mu_);
   const char* last_kernel_ ABSL_GUARDED_BY(mu_) = nullptr;  // a type's name
+  std::vector<const cuda::ProgressMark*> marks_ ABSL_GUARDED_BY(mu_);
 };
 
 class CudaEvent : public Event {
@@ -127,6 +148,7 @@ class CudaStream : public cuda::LibraryStream {
         errors_(*errors) {}
   ~CudaStream() override {
     errors_.Note(cudaStreamDestroy(stream_), "destroy a stream");
+    if (mark_.has_value()) errors_.Remove(&*mark_);
   }
 
   Device& device() override { return device_; }
@@ -150,23 +172,48 @@ class CudaStream : public cuda::LibraryStream {
         "wait for an event in a stream");
   }
   absl::Status Synchronize() override {
-    errors_.Note(cudaStreamSynchronize(get()), "synchronize");
+    Enter();
+    errors_.Note(cudaStreamSynchronize(stream_), "synchronize");
     return errors_.status();
   }
+  void UseMarks(std::shared_ptr<const Marks> marks) override {
+    if (!mark_.has_value()) {
+      // CUDA shows memory of this kind to kernels at the same address.
+      auto memory = device_.AllocatePinned(sizeof(uint64_t));
+      if (!memory.ok()) return;  // errors name less
+      mark_memory_ = *std::move(memory);
+      *mark_memory_.as<uint64_t>() = 0;
+      errors_.Add(&mark_.emplace(mark_memory_.as<uint64_t>()));
+    }
+    mark_->UseNames(std::move(marks));
+  }
+  void Mark(uint32_t number) override {
+    if (mark_.has_value()) mark_->Set(number);
+  }
 
-  // CUDA's calls of this thread are then for this stream's device.
+  // For what is queued now. CUDA's calls of this thread are then for this
+  // stream's device.
   cudaStream_t get() {
-    errors_.Note(cudaSetDevice(number_), "set the device");
+    Enter();
+    if (mark_.has_value() && !is_marking_) {
+      is_marking_ = true;
+      mark_->Queue(*this);
+      is_marking_ = false;
+    }
     return stream_;
   }
   void* ForLibraries() override { return get(); }
   void NoteLibraryCall(const char* what) override {
     errors_.NoteLaunch(cudaSuccess, what);
   }
+  void NoteLaunch(cudaError_t error, const char* kernel) {
+    if (is_marking_) return errors_.Note(error, "launch a mark");
+    errors_.NoteLaunch(error, kernel);
+  }
   double* partial_sums() { return partial_sums_.as<double>(); }
-  FirstError& errors() { return errors_; }
 
  private:
+  void Enter() { errors_.Note(cudaSetDevice(number_), "set the device"); }
   void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
             const char* what) {
     if (bytes == 0) return;
@@ -178,6 +225,10 @@ class CudaStream : public cuda::LibraryStream {
   const cudaStream_t stream_;
   const DeviceMemory partial_sums_;
   FirstError& errors_;
+  // Once there are names.
+  DeviceMemory mark_memory_;
+  std::optional<cuda::ProgressMark> mark_;
+  bool is_marking_ = false;
 };
 
 class CudaDevice : public cuda::LibraryDevice {
@@ -342,7 +393,7 @@ double* PartialSumsOf(Stream& stream) {
 }
 
 void NoteLaunch(Stream& stream, cudaError_t error, const char* kernel) {
-  static_cast<CudaStream&>(stream).errors().NoteLaunch(error, kernel);
+  static_cast<CudaStream&>(stream).NoteLaunch(error, kernel);
 }
 
 }  // namespace cuda

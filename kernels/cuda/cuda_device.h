@@ -21,8 +21,9 @@ enum class CudaConvolutions {
 };
 
 // GPU `number` of this machine, "cuda:<number>". Its errors are Internal and
-// name the device, what CUDA says and the kernel that was launched last: after
-// most of them CUDA does nothing more for this process. Thread-safe.
+// name the device, what CUDA says, the marked work that was running
+// (Stream::Mark) and the kernel that was launched last: after most of them CUDA
+// does nothing more for this process. Thread-safe.
 // Errors: NotFound: there is no driver or no such GPU; FailedPrecondition: the
 // driver is too old, or the GPU is older than compute capability 8.0, for which
 // no kernels are built; Unimplemented: this program was built without CUDA.

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -105,6 +106,17 @@ class Stream {
   // Work that is queued from now on begins when the latest Record of `event`,
   // in any stream of this device, is done. Does not block.
   virtual void Wait(Event& event) = 0;
+
+  // Names for Mark, by number, until the next UseMarks. Names that are used
+  // already stay as they are, and cost nothing.
+  using Marks = std::vector<std::string>;
+  virtual void UseMarks(std::shared_ptr<const Marks> marks) {}
+  // Work that is queued from now on, until the next Mark, is that of
+  // marks[number]. A device that fails later than the work was queued says in
+  // its error which of them it was running. Costs a write of 8 bytes in the
+  // stream, or nothing where no work follows. On the host an error needs no
+  // name. REQUIRES: `number` is one of UseMarks.
+  virtual void Mark(uint32_t number) {}
 
   // Blocks until all work before this call is done. Errors: Internal: the
   // device failed; nothing more can be expected of it.

@@ -545,7 +545,6 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
   if (part.first == 0) {
     SYNCLINE_RETURN_IF_ERROR(
         plan->loss().CheckLabels(batch.size, batch.labels));
-    values_.CopyToDevice(*stream_);
   }
   SYNCLINE_RETURN_IF_ERROR(EnsureArena(plan->arena_bytes()));
   SYNCLINE_RETURN_IF_ERROR(plan->Bind(
@@ -563,6 +562,8 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .stream = stream_.get(),
        .errors = record_.error(),
        .scale = training && scale_.has_value() ? &*scale_ : nullptr}));
+  // Counts as work of the inputs, which Bind has begun.
+  if (part.first == 0) values_.CopyToDevice(*stream_);
   bound_ = training ? plan : nullptr;
   return plan;
 }

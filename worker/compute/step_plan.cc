@@ -82,6 +82,7 @@ absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
   plan->PlaceCopies();
   SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
   plan->PlaceMemory();
+  if (!spec.device->is_host()) plan->NameMarks();
   return plan;
 }
 
@@ -356,9 +357,34 @@ void* StepPlan::Address(const Place& place, const Memory& memory,
   return nullptr;
 }
 
+// `operator 17 of 42, MatMul "/h.0/attn/MatMul", backward`.
+void StepPlan::NameMarks() {
+  auto marks = std::make_shared<Stream::Marks>();
+  *marks = {"the batch's inputs", "the loss"};
+  for (size_t p = 0; p < calls_.size(); ++p) {
+    const Node& node = *calls_[p].node;
+    for (const char* const work : {"forward", "forward again", "backward"}) {
+      marks->push_back(absl::StrCat("operator ", p + 1, " of ", calls_.size(),
+                                    ", ", node.op_type, " \"", node.name,
+                                    "\", ", work));
+    }
+  }
+  marks_ = std::move(marks);
+}
+
+void StepPlan::Mark(size_t position, Work work) {
+  if (marks_ == nullptr) return;
+  stream_->Mark(
+      static_cast<uint32_t>(2 + 3 * position + static_cast<size_t>(work)));
+}
+
 absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory));
   SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
+  if (marks_ != nullptr) {
+    memory.stream->UseMarks(marks_);
+    memory.stream->Mark(kInputsMark);
+  }
   SYNCLINE_RETURN_IF_ERROR(StageInputs(memory));
   tables_ = memory.tables.first(table_values_.size());
   first_sample_ = memory.first_sample;
@@ -504,6 +530,7 @@ absl::Status StepPlan::RunForward(size_t position, Pass pass, uint64_t seed) {
   Op::Tensors tensors =
       TensorsOf(position, arguments, arguments.forward_scratch, seed);
   tensors.again = pass != Pass::kForward;
+  Mark(position, recomputed ? Work::kRecomputed : Work::kForward);
   return AnnotateNode(ops_[position]->Forward(tensors), *call.node);
 }
 
@@ -513,6 +540,7 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
   if (!call.runs_backward) return absl::OkStatus();
   const StepRecorder::Interval interval(recorder_, StepProfile::BACKWARD,
                                         call.node);
+  Mark(position, Work::kBackward);
   absl::Status status = ops_[position]->Backward(
       TensorsOf(position, call.again, call.backward_scratch, seed),
       {.outputs = call.output_gradients,
@@ -522,6 +550,7 @@ absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
 }
 
 void StepPlan::RunLoss(bool for_backward, double* loss) {
+  if (marks_ != nullptr) stream_->Mark(kLossMark);
   float* const gradient = for_backward ? loss_gradient_ : nullptr;
   loss_.Run(*stream_, scores_, labels_, gradient, loss);
   if (scale_ == nullptr || gradient == nullptr) return;

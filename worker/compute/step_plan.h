@@ -230,6 +230,14 @@ class StepPlan {
   // ends, there. Errors: the gatherer's.
   absl::Status EnterStep(int step);
   void LeaveStep(int step);
+  void NameMarks();
+  // What the stream is told before work is queued, where the device is not the
+  // host; the number in marks_. The batch's inputs and the loss have the first
+  // two.
+  enum class Work { kForward, kRecomputed, kBackward };
+  static constexpr uint32_t kInputsMark = 0;
+  static constexpr uint32_t kLossMark = 1;
+  void Mark(size_t position, Work work);
   absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
   absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
   Op::Tensors TensorsOf(size_t position, const Arguments& arguments,
@@ -276,7 +284,8 @@ class StepPlan {
   std::vector<int64_t> offsets_;
   int64_t arena_begin_ = 0;
   int64_t arena_bytes_ = 0;
-  std::vector<int> ready_order_;  // parameters by ready step
+  std::vector<int> ready_order_;                // parameters by ready step
+  std::shared_ptr<const Stream::Marks> marks_;  // null: on the host
   StepInputs inputs_;
   // From a constant's address on the host to that on another device; from the
   // first Bind on.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/language.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/progress_mark.h"
 #include "kernels/device/kernel_table.h"
 #include "tests/testing/cuda_emulator/cuda_emulator.h"
 
@@ -47,14 +49,17 @@ class EmulatedStream : public cuda::LibraryStream {
   EmulatedDevice& emulated() { return device_; }
 
   void CopyToDevice(void* to, const void* from, size_t bytes) override {
+    QueueMark();
     if (!device_.MayWrite("copy to the device", to, bytes)) return;
     std::memcpy(to, from, bytes);
   }
   void CopyToHost(void* to, const void* from, size_t bytes) override {
+    QueueMark();
     if (!device_.MayRead("copy to the host", from, bytes)) return;
     std::memcpy(to, from, bytes);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
+    QueueMark();
     if (to == from || !device_.MayRead("copy", from, bytes) ||
         !device_.MayWrite("copy", to, bytes)) {
       return;
@@ -62,12 +67,39 @@ class EmulatedStream : public cuda::LibraryStream {
     std::memcpy(to, from, bytes);
   }
   void Clear(void* to, size_t bytes) override {
+    QueueMark();
     if (device_.MayWrite("clear", to, bytes)) std::memset(to, 0, bytes);
   }
   void Wait(Event&) override {}
   absl::Status Synchronize() override { return device_.status(); }
-  void* ForLibraries() override { return static_cast<Stream*>(this); }
+  void* ForLibraries() override {
+    QueueMark();
+    return static_cast<Stream*>(this);
+  }
   void NoteLibraryCall(const char*) override {}
+  void UseMarks(std::shared_ptr<const Marks> marks) override {
+    if (!mark_.has_value()) {
+      mark_memory_ = *device_.Allocate(sizeof(uint64_t));
+      Clear(mark_memory_.data(), sizeof(uint64_t));
+      mark_.emplace(mark_memory_.as<uint64_t>());
+    }
+    mark_->UseNames(std::move(marks));
+  }
+  void Mark(uint32_t number) override {
+    if (mark_.has_value()) mark_->Set(number);
+  }
+  // Before whatever is queued.
+  void QueueMark() {
+    if (!mark_.has_value() || is_marking_) return;
+    const int64_t before = device_.launches();
+    is_marking_ = true;
+    mark_->Queue(*this);
+    is_marking_ = false;
+    device_.CountMarks(device_.launches() - before);
+  }
+  std::string Running() const {
+    return mark_.has_value() ? mark_->Running() : "";
+  }
   double* partial_sums() {
     if (partial_sums_.data() == nullptr) {
       partial_sums_ = *device_.Allocate(cuda::kPartialSumsMax * sizeof(double));
@@ -78,6 +110,10 @@ class EmulatedStream : public cuda::LibraryStream {
  private:
   EmulatedDevice& device_;
   DeviceMemory partial_sums_;  // once a kernel wants it
+  // Once there are names.
+  DeviceMemory mark_memory_;
+  std::optional<cuda::ProgressMark> mark_;
+  bool is_marking_ = false;
 };
 
 class EmulatedEvent : public Event {
@@ -92,6 +128,10 @@ class EmulatedEvent : public Event {
 };
 
 }  // namespace
+
+void QueueMark(Stream& stream) {
+  static_cast<EmulatedStream&>(stream).QueueMark();
+}
 
 EmulatedMemory* FindEmulatedMemory(const void* address) {
   Memories& memories = AllMemories();
@@ -207,6 +247,8 @@ void EmulatedDevice::Run(int64_t blocks, int threads, size_t shared_bytes,
                          const std::string& name,
                          const std::function<void()>& kernel) {
   if (++launches_ >= fails_at_) {
+    // The first error counts, as CUDA's does.
+    if (launches_ > fails_at_ && !reports_.empty()) return;
     return Report(absl::StrCat(name, ": the device was lost"));
   }
   if (blocks > kBlocksMax || threads <= 0 || threads > kThreadsMax ||
@@ -260,10 +302,14 @@ Global<double> PartialSums(Stream& stream) {
 void RunEmulated(Stream& stream, int64_t blocks, int threads,
                  size_t shared_bytes, const std::type_info& kernel_type,
                  const std::function<void()>& kernel) {
-  testing::EmulatedDevice& device =
-      static_cast<testing::EmulatedStream&>(stream).emulated();
-  device.Run(blocks, threads, shared_bytes, Demangled(kernel_type.name()),
-             kernel);
+  auto& emulated = static_cast<testing::EmulatedStream&>(stream);
+  emulated.QueueMark();
+  const std::string running = emulated.Running();
+  emulated.emulated().Run(
+      blocks, threads, shared_bytes,
+      absl::StrCat(Demangled(kernel_type.name()),
+                   running.empty() ? "" : ", running: ", running),
+      kernel);
 }
 
 }  // namespace syncline::cuda

@@ -63,6 +63,9 @@ class EmulatedDevice : public cuda::LibraryDevice {
   bool MayRead(absl::string_view what, const void* at, size_t bytes);
   bool MayWrite(absl::string_view what, void* at, size_t bytes);
   int64_t launches() const { return launches_; }
+  // Of these, those that write a stream's mark.
+  int64_t marks() const { return marks_; }
+  void CountMarks(int64_t marks) { marks_ += marks; }
   int64_t blocks() const { return blocks_; }         // of all launches
   int64_t locks() const { return runner_.locks(); }  // taken by kernels
   // The launch of this number, counted from 1, and all after it fail.
@@ -85,10 +88,15 @@ class EmulatedDevice : public cuda::LibraryDevice {
   std::mt19937_64 random_;
   BlockRunner runner_;
   int64_t launches_ = 0;
+  int64_t marks_ = 0;
   int64_t blocks_ = 0;
   int64_t fails_at_ = std::numeric_limits<int64_t>::max();
   std::vector<std::string> reports_;
 };
+
+// For doubles of CUDA's libraries, before they compute: they queue work of an
+// emulated device's stream.
+void QueueMark(Stream& stream);
 
 }  // namespace syncline::testing
 

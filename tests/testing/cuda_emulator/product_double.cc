@@ -76,6 +76,7 @@ class ProductDouble : public MatrixProduct {
                        const float* bias, bool accumulate, Floats c) const {
     SYNCLINE_CHECK(a.type() == s_.a_type && b.type() == s_.b_type &&
                    c.type() == s_.c_type);
+    testing::QueueMark(stream);
     auto& device = static_cast<testing::EmulatedDevice&>(stream.device());
     const Matrix in_a = Stored(s_.m, s_.k, s_.transpose_a, s_.a_row);
     const Matrix in_b = Stored(s_.k, s_.n, s_.transpose_b, s_.b_row);

@@ -3,6 +3,8 @@
 
 #include "kernels/cuda/cuda_device.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +72,27 @@ TEST_F(GpuTest, MultipliesMatrices) {
   stream_->CopyToHost(got.data(), c.data(), 4 * sizeof(float));
   ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
   EXPECT_EQ(got, (std::vector<float>{14 + 1, 32 + 2, 32 + 1, 77 + 2}));
+}
+
+// In a process of its own, for which CUDA does nothing more after that.
+TEST_F(GpuTest, AFaultNamesTheWorkThatRan) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto fail = [this] {
+    stream_->UseMarks(std::make_shared<const Stream::Marks>(
+        Stream::Marks{"the first", "the second", "the third"}));
+    const std::vector<float> x = {1, 2, 3, 4};
+    const DeviceMemory good = *Upload(*device_, absl::Span<const float>(x));
+    for (uint32_t mark = 0; mark < 3; ++mark) {
+      stream_->Mark(mark);
+      device_->kernels().softmax->softmax.forward(
+          *stream_, {.outer = 2, .n = 2}, good.as<float>(),
+          mark == 1 ? nullptr : good.as<float>());
+    }
+    std::fputs(std::string(stream_->Synchronize().message()).c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(fail(), ::testing::ExitedWithCode(0),
+              "cuda:0: .*running: the second; launched last before it: ");
 }
 
 // The library's state is tied to a GPU: products of two take turns here.

@@ -1,0 +1,57 @@
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/progress_mark.h"
+
+namespace syncline::cuda {
+namespace {
+
+// Writes where the host reads without waiting for the kernel.
+template <typename T>
+SYNCLINE_DEVICE void ShowToHost(Global<T> element, T value) {
+#if defined(__CUDACC__)
+  *static_cast<volatile T*>(element) = value;
+  __threadfence_system();
+#else
+  element[0] = value;
+#endif
+}
+
+struct MarkKernel {
+  Global<uint64_t> at;
+  uint64_t word;
+
+  SYNCLINE_DEVICE void operator()() const {
+    if (threadIdx.x == 0) ShowToHost(at, word);
+  }
+};
+
+}  // namespace
+
+void WriteMark(Stream& stream, uint64_t* at, uint64_t word) {
+  Launch(stream, {.blocks = 1, .threads = kWarpThreads},
+         MarkKernel{OnDevice(at), word});
+}
+
+void ProgressMark::Queue(Stream& stream) {
+  uint64_t wanted = 0;
+  {
+    MutexLock lock(&mu_);
+    wanted = wanted_;
+  }
+  if (wanted == queued_) return;
+  queued_ = wanted;  // first: the launch asks again
+  WriteMark(stream, &at_, wanted);
+}
+
+std::string ProgressMark::Running() const {
+  // The device writes it, in one piece.
+  const uint64_t word = *static_cast<const volatile uint64_t*>(&at_);
+  MutexLock lock(&mu_);
+  const auto number = static_cast<uint32_t>(word);
+  if (word == 0 || word >> 32 != names_number_ || names_ == nullptr ||
+      number >= names_->size()) {
+    return "";
+  }
+  return (*names_)[number];
+}
+
+}  // namespace syncline::cuda
