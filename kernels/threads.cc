@@ -25,10 +25,6 @@ void RestartWithPassiveWaiting(char** argv) {
   static constexpr char kPolicy[] = "OMP_WAIT_POLICY";
   if (getenv(kPolicy) != nullptr) return;
   if (setenv(kPolicy, "passive", 0) != 0) return;
-  ExecuteAnew(argv);
-}
-
-void ExecuteAnew(char** argv) {
   // Not through /proc/self/exe itself: the process would be called "exe".
   char program[PATH_MAX] = {};
   if (readlink("/proc/self/exe", program, sizeof(program) - 1) <= 0) return;

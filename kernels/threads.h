@@ -17,10 +17,6 @@ namespace syncline {
 // is nothing to do or the program cannot be executed (then idle threads spin).
 void RestartWithPassiveWaiting(char** argv);
 
-// Executes this program anew with these arguments: all that it had, its threads
-// and open files are gone. Returns only if that cannot be done.
-void ExecuteAnew(char** argv);
-
 // How many threads matrix products and ParallelFor that the calling thread
 // starts may use; >= 1. Holds for the calling thread alone.
 void SetComputeThreads(int threads);

@@ -2,7 +2,9 @@
 // TF_CONFIG makes it so, and where it is alone a ps too; each of them joins the
 // cluster like any other member, over loopback.
 
+#include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -15,6 +17,7 @@
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/daemon/daemon.h"
+#include "common/system/execute_anew.h"
 #include "common/system/log.h"
 #include "kernels/threads.h"
 #include "scheduler/hosted_scheduler.h"
@@ -28,9 +31,27 @@
 namespace syncline::worker {
 namespace {
 
+// In the environment of a process that executes itself anew because its GPU has
+// failed: the next one is to know.
+constexpr char kGpuHadFailed[] = "SYNCLINE_GPU_HAD_FAILED";
+
+// Whether this process executes itself anew when it ends.
+struct Restart {
+  char** argv = nullptr;
+  bool had_failed_gpu = false;  // it has done so before, for its GPU
+  bool is_wanted = false;       // set before the end is requested
+
+  // Returns if it is not wanted, or cannot be done.
+  void Execute() const {
+    if (!is_wanted) return;
+    setenv(kGpuHadFailed, "1", /*overwrite=*/1);
+    ExecuteAnew(argv);
+  }
+};
+
 // Opens the GPU, if there is to be one, and says what jobs compute on.
 absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
-                                        Daemon* daemon) {
+                                        bool had_failed_gpu, Daemon* daemon) {
   const auto convolutions = options.convolutions == "own"
                                 ? CudaConvolutions::kOwn
                                 : CudaConvolutions::kCudnn;
@@ -38,7 +59,12 @@ absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
       WorkerDevice device,
       OpenWorkerDevice(options.device, CudaGpus(convolutions)));
   if (device.gpu == nullptr) {
-    LogInfo("jobs compute on the processors").Field("why", device.why_no_gpu);
+    if (had_failed_gpu) {
+      LogWarning("the GPU that has failed is gone: jobs compute on processors")
+          .Field("why", device.why_no_gpu);
+    } else {
+      LogInfo("jobs compute on the processors").Field("why", device.why_no_gpu);
+    }
     return device;
   }
   const Device::Description description = device.gpu->description();
@@ -69,23 +95,33 @@ absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
 
 // A GPU that has failed computes nothing more for this process. One that hosts
 // the scheduler goes on, without jobs of its own: it would take the cluster's
-// jobs along.
+// jobs along. One whose GPU fails again before it has made a step ends: each
+// job that it took would fail.
 void OnGpuLost(const DaemonOptions& options, const absl::Status& why,
-               Daemon* daemon, bool* starts_anew) {
+               bool has_worked, Daemon* daemon, Restart* restart) {
   if (options.hosts_scheduler) {
     LogError("this worker can compute no further job until it is restarted")
         .Field("why_not_now", "it hosts the scheduler")
         .Status(why);
     return;
   }
-  *starts_anew = true;
+  if (restart->had_failed_gpu && !has_worked) {
+    daemon->Report(Annotate(
+        why,
+        "the GPU has failed again, without a step between, and this worker "
+        "ends: reset the GPU or restart the machine (nvidia-smi, dmesg | grep "
+        "-i xid), or start the worker with another --device"));
+    daemon->RequestExit(kExitFailed, "the GPU has failed again");
+    return;
+  }
+  restart->is_wanted = true;
   daemon->RequestExit(kExitRetryable, "the GPU has failed: it starts anew");
 }
 
 absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
     const DaemonOptions& options, const WorkerDevice& device,
     uint64_t incarnation, PeersService* peers, Daemon* daemon, MemberLink* link,
-    bool* starts_anew) {
+    Restart* restart) {
   worker::Worker::Options worker;
   worker.scheduler_address = daemon->scheduler_address();
   worker.data_root = {options.data_root, options.data_root_is_bound};
@@ -94,8 +130,8 @@ absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
   worker.threads = options.threads;
   worker.gpu = device.gpu.get();
   worker.why_no_gpu = device.why_no_gpu;
-  worker.on_gpu_lost = [=, &options](const absl::Status& why) {
-    OnGpuLost(options, why, daemon, starts_anew);
+  worker.on_gpu_lost = [=, &options](const absl::Status& why, bool has_worked) {
+    OnGpuLost(options, why, has_worked, daemon, restart);
   };
   worker.incarnation = incarnation;
   worker.session_secret = [link] { return link->session_secret(); };
@@ -107,11 +143,13 @@ absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
       worker, [link](DaemonMessage m) { link->Send(std::move(m)); });
 }
 
-// `starts_anew` is set if the process is to execute itself anew then.
 absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon,
-                              bool* starts_anew) {
-  SYNCLINE_ASSIGN_OR_RETURN(const WorkerDevice device,
-                            OpenDevice(options, daemon));
+                              Restart* restart) {
+  // A driver may take its time for a GPU that has failed.
+  daemon->SetCutOff([restart] { restart->Execute(); });
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const WorkerDevice device,
+      OpenDevice(options, restart->had_failed_gpu, daemon));
   const std::unique_ptr<GpuMonitor> monitor =
       device.gpu != nullptr ? GpuMonitor::Start(*device.gpu, daemon->metrics())
                             : nullptr;
@@ -144,7 +182,7 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon,
   const absl::Cleanup stop_serving = [daemon] { daemon->StopServing(); };
   SYNCLINE_ASSIGN_OR_RETURN(const auto worker,
                             CreateWorker(options, device, incarnation, &peers,
-                                         daemon, link, starts_anew));
+                                         daemon, link, restart));
   const absl::Cleanup leave = [daemon] { daemon->Leave(); };
   if (scheduler != nullptr) scheduler->Start();
   if (ps != nullptr) ps->Join({TaskKind::kPs, 0}, /*auto_index=*/false);
@@ -168,13 +206,17 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon,
 
 int main(int argc, char** argv) {
   syncline::RestartWithPassiveWaiting(argv);
-  bool starts_anew = false;
+  syncline::worker::Restart restart = {
+      .argv = argv,
+      .had_failed_gpu =
+          std::getenv(syncline::worker::kGpuHadFailed) != nullptr};
+  unsetenv(syncline::worker::kGpuHadFailed);
   const int code = syncline::DaemonMain(
       syncline::DaemonKind::kWorker, argc, argv,
       [&](const syncline::DaemonOptions& options, syncline::Daemon* daemon) {
-        return syncline::worker::RunWorker(options, daemon, &starts_anew);
+        return syncline::worker::RunWorker(options, daemon, &restart);
       },
       &syncline::scheduler::HostedScheduler::Validate);
-  if (starts_anew) syncline::ExecuteAnew(argv);
+  restart.Execute();
   return code;
 }

@@ -510,9 +510,10 @@ int Daemon::AwaitExit(const std::function<bool()>& busy) {
   draining_ = true;
   UpdateHealth();
   drain_deadline_ = MonotonicNow() + kDrainLimit;
-  watchdog_ =
-      std::make_unique<PeriodicTask>("drain-watchdog", kDrainWatchdog, [code] {
+  watchdog_ = std::make_unique<PeriodicTask>(
+      "drain-watchdog", kDrainWatchdog, [this, code] {
         LogError("the process did not end in time; it is cut off");
+        if (cut_off_ != nullptr) cut_off_();
         _exit(code);
       });
   return code;

@@ -107,6 +107,12 @@ class Daemon {
   // false, else 128 + signal.
   int AwaitExit(const std::function<bool()>& busy = nullptr);
   absl::Time drain_deadline() const { return drain_deadline_; }
+  // What is done instead of an end by itself, if the process does not end in
+  // time: `cut_off` may return, and the process ends then. From a thread of its
+  // own, while others run. Before AwaitExit.
+  void SetCutOff(std::function<void()> cut_off) {
+    cut_off_ = std::move(cut_off);
+  }
   // Why the process ends, for people; after AwaitExit.
   const std::string& exit_text() const { return exit_text_; }
 
@@ -169,6 +175,7 @@ class Daemon {
   absl::Time certificate_told_ = absl::InfinitePast();
   std::unique_ptr<PeriodicTask> certificate_watch_;  // with TLS
   absl::Time drain_deadline_ = absl::InfinitePast();
+  std::function<void()> cut_off_;  // may be null
   std::string exit_text_;
   std::unique_ptr<PeriodicTask> watchdog_;
 };

@@ -61,8 +61,9 @@ class DeviceTrainingTest : public ::testing::Test {
         .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
         .data_root = "",
         .gpus = std::move(gpus),
-        .on_gpu_lost = [this](const absl::Status& why) {
+        .on_gpu_lost = [this](const absl::Status& why, bool has_worked) {
           lost_.emplace_back(why.message());
+          had_worked_ = has_worked;
         }});
   }
   TrainingCluster::Outcome Train(ResourcesSpec::Device device) {
@@ -80,6 +81,7 @@ class DeviceTrainingTest : public ::testing::Test {
   int clusters_ = 0;
   std::vector<std::unique_ptr<EmulatedDevice>> gpus_;
   std::vector<std::string> lost_;
+  bool had_worked_ = false;
   std::unique_ptr<TrainingCluster> cluster_;
 };
 
@@ -202,15 +204,33 @@ TEST_F(DeviceTrainingTest, AGpuThatFailsCostsItsJobAndIsToldOnce) {
   EmulatedDevice& gpu = MakeGpu();
   Start(1, {&gpu});
   gpu.FailAt(12);
-  EXPECT_THAT(std::string(Train(ResourcesSpec::CUDA).status.message()),
-              HasSubstr("the device was lost"));
+  const absl::Status failed = Train(ResourcesSpec::CUDA).status;
+  // Another attempt may go on, without this process.
+  EXPECT_TRUE(absl::IsAborted(failed)) << failed;
+  const auto names_operator =
+      AllOf(HasSubstr("the device was lost"),
+            ::testing::ContainsRegex(
+                "running: operator [1-3] of 3, (Gemm|Relu) \"[^\"]+\", "
+                "(forward|backward): "));
+  EXPECT_THAT(std::string(failed.message()), names_operator);
   ASSERT_EQ(lost_.size(), 1u);
-  EXPECT_THAT(lost_[0], HasSubstr("the device was lost"));
+  EXPECT_THAT(lost_[0], names_operator);
+  EXPECT_FALSE(had_worked_);
   EXPECT_THAT(std::string(Train(ResourcesSpec::AUTO).status.message()),
               HasSubstr("the GPU of this worker has failed, and the process "
                         "must be started again"));
   EXPECT_EQ(Train(ResourcesSpec::CPU).status, absl::OkStatus());
   EXPECT_EQ(lost_.size(), 1u);
+}
+
+TEST_F(DeviceTrainingTest, AGpuThatFailsAfterAStepHadWorked) {
+  EmulatedDevice& gpu = MakeGpu();
+  Start(1, {&gpu});
+  ASSERT_EQ(Train(ResourcesSpec::CUDA).status, absl::OkStatus());
+  gpu.FailAt(gpu.launches() + 12);
+  EXPECT_TRUE(absl::IsAborted(Train(ResourcesSpec::CUDA).status));
+  ASSERT_EQ(lost_.size(), 1u);
+  EXPECT_TRUE(had_worked_);
 }
 
 }  // namespace

@@ -140,7 +140,11 @@ absl::Status TestCluster::StartDaemon(const std::string& name,
     all.insert(all.end(), options_.ps_flags.begin(), options_.ps_flags.end());
   }
   all.insert(all.end(), flags.begin(), flags.end());
-  return Spawn(name, is_ps ? "syncline-ps" : "syncline-worker", all);
+  return Spawn(name,
+               is_ps                             ? "syncline-ps"
+               : options_.worker_program.empty() ? "syncline-worker"
+                                                 : options_.worker_program,
+               all);
 }
 
 absl::Status TestCluster::StartScheduler(std::vector<std::string> flags) {
@@ -169,7 +173,9 @@ absl::Status TestCluster::Spawn(const std::string& name,
                                 const std::string& binary,
                                 const std::vector<std::string>& flags) {
   ChildProcess::Options options;
-  options.argv = {absl::StrCat(BinaryDir(), "/", binary),
+  options.argv = {absl::StartsWith(binary, "/")
+                      ? binary
+                      : absl::StrCat(BinaryDir(), "/", binary),
                   absl::StrCat("--exit-with-parent=", getpid())};
   options.argv.insert(options.argv.end(), flags.begin(), flags.end());
   options.argv.insert(options.argv.end(), options_.flags.begin(),

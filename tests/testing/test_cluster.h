@@ -83,6 +83,7 @@ class TestCluster {
     // there, and synctl that of client-admin. Empty: no TLS.
     std::string certs_dir = {};
     std::vector<std::string> flags = {};  // of every daemon
+    std::string worker_program = {};      // a path; empty: syncline-worker
     // Of every daemon, as in ChildProcess.
     std::vector<std::pair<std::string, std::optional<std::string>>>
         environment = {};

@@ -51,7 +51,8 @@ class TrainingCluster {
     // none.
     std::vector<Device*> gpus = {};
     // Called by a worker with a GPU that has failed.
-    std::function<void(const absl::Status&)> on_gpu_lost = nullptr;
+    std::function<void(const absl::Status&, bool has_worked)> on_gpu_lost =
+        nullptr;
     // Fails the joining of a group by a rank; may be null.
     std::function<absl::Status(const worker::PeerGroup&)> check_join = nullptr;
     // Changes what members are assigned.

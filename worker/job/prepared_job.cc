@@ -557,6 +557,7 @@ class Preparation {
     }
     options.device = *device;
     job_.device_text = DeviceText(options);
+    job_.is_on_gpu = options.device != nullptr;
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (absl::IsResourceExhausted(executor.status())) {
       return problems_.push_back(

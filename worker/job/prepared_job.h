@@ -46,6 +46,7 @@ struct PreparedJob {
   // "cuda:0, NVIDIA H200", or "cpu, 8 threads": what it computes on, for
   // people.
   std::string device_text;
+  bool is_on_gpu = false;
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
   // Of a rank that evaluates checkpoints of a job with tables; no keys yet.

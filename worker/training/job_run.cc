@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -196,14 +197,14 @@ void JobRun::Execute() {
   std::vector<FoundCheckpoint> found;
   if (job_ != nullptr) found = std::move(job_->found);
   if (!problems.empty()) ReleaseMemory();
-  if (!stopped && !problems.empty()) reporter_.SendRefused(problems, found);
+  if (!stopped && !problems.empty()) Refuse(problems, found);
   if (!stopped && problems.empty()) reporter_.SendPrepared(*job_);
 
   if (problems.empty()) WarnOfLargeSteps();
   bool succeeded = false;
   if (problems.empty() && AwaitRun()) {
     const absl::Status status =
-        job_->trains() ? TrainAndUpload() : EvaluateAndUpload();
+        WithLostGpu(job_->trains() ? TrainAndUpload() : EvaluateAndUpload());
     succeeded = status.ok();
     if (succeeded) {
       LogInfo("job done").Job(job_id());
@@ -227,6 +228,31 @@ void JobRun::Execute() {
     LogWarning("work directory not removed").Job(job_id()).Status(removed);
   }
   End(succeeded);
+}
+
+void JobRun::Refuse(const std::vector<std::string>& problems,
+                    const std::vector<FoundCheckpoint>& found) {
+  const absl::Status lost =
+      WithLostGpu(absl::InternalError(absl::StrJoin(problems, "; ")));
+  // A GPU that had failed before is a refusal as any other.
+  if (!absl::IsAborted(lost)) return reporter_.SendRefused(problems, found);
+  reporter_.SendDone(lost, /*released=*/false);
+  if (options_.on_failed) options_.on_failed();
+}
+
+absl::Status JobRun::WithLostGpu(const absl::Status& why) const {
+  if (why.ok() || !is_on_gpu_) return why;
+  const absl::Status health = options_.gpu->health();
+  if (health.ok()) return why;
+  std::string text = absl::StrCat("the GPU has failed: ", why.message());
+  if (!absl::StrContains(why.message(), health.message())) {
+    absl::StrAppend(&text, "; ", health.message());
+  }
+  return absl::AbortedError(text);
+}
+
+void JobRun::TellGpuWorked() const {
+  if (is_on_gpu_ && options_.on_gpu_worked) options_.on_gpu_worked();
 }
 
 // A process whose stream has just ended may upload once it has registered
@@ -316,6 +342,7 @@ std::vector<std::string> JobRun::Prepare() {
                         : absl::OkStatus();
            }},
       &problems);
+  is_on_gpu_ = job_->is_on_gpu;
   WatchExecutor();
   if (problems.empty() && job_->is_chief() && job_->trains()) {
     std::string problem = TrialProblem(*job_, EpochsOf(*job_));
@@ -434,6 +461,7 @@ absl::Status JobRun::TrainAndUpload() {
        .on_progress =
            [this](const WorkerProgress& p) {
              metrics_->OnProgress(p);
+             if (p.samples() > 0) TellGpuWorked();
              reporter_.SendProgress(p);
            },
        .on_left_out =
@@ -442,6 +470,7 @@ absl::Status JobRun::TrainAndUpload() {
            },
        .on_evaluation =
            [&](const Evaluation& evaluation, const StoringProgress& storing) {
+             TellGpuWorked();
              if (evaluation.best()) exported.WriteBest(evaluation, storing);
              reporter_.SendEvaluation(evaluation);
            },

@@ -55,6 +55,9 @@ class JobRun {
     // The job has failed here, and the scheduler has been told; it does not
     // count this worker as free yet. From the executing thread; may be null.
     std::function<void()> on_failed;
+    // The GPU has made a step or an evaluation of the job, now or before. From
+    // any thread; may be null.
+    std::function<void()> on_gpu_worked;
   };
   // The objects that are pointed to must outlive this one. `send` is
   // thread-safe and does not block.
@@ -93,6 +96,14 @@ class JobRun {
 
   // Empty: ready to run.
   std::vector<std::string> Prepare();
+  // Tells the scheduler that the job cannot run here.
+  void Refuse(const std::vector<std::string>& problems,
+              const std::vector<FoundCheckpoint>& found);
+  // Why the GPU that the job computes on does so no more, as the reason of a
+  // failure for `why`: Aborted, since the process is lost to the job, and
+  // another attempt may go on. Else `why`.
+  absl::Status WithLostGpu(const absl::Status& why) const;
+  void TellGpuWorked() const;
   absl::Status LoadModel(std::string* bytes);
   // Tries again while the scheduler is out of reach.
   absl::Status FetchFile(const std::string& artifact, const std::string& file)
@@ -160,7 +171,8 @@ class JobRun {
   uint64_t read_bytes_ = 0;    // of it
   uint32_t model_crc32c_ = 0;  // of its file
   absl::Time read_told_at_ = absl::InfinitePast();
-  std::string early_end_;  // Trainer's
+  std::string early_end_;   // Trainer's
+  bool is_on_gpu_ = false;  // PreparedJob's
 
   mutable Mutex mu_;
   CondVar changed_;

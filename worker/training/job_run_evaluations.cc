@@ -38,6 +38,7 @@ absl::Status JobRun::EvaluateAndUpload() {
   EvaluationLoop evaluation(
       *job_, epochs, std::move(exchange), metrics_,
       [&](const Evaluation& e, const StoringProgress& storing) {
+        TellGpuWorked();
         if (e.best()) exported.WriteBest(e, storing);
         reporter_.SendEvaluation(e);
       },
@@ -63,6 +64,7 @@ CheckpointEvaluation::Options JobRun::CheckpointEvaluationOptions(
   return {.metrics = metrics_,
           .on_evaluation =
               [=, this](const Evaluation& e, const StoringProgress& storing) {
+                TellGpuWorked();
                 // With tables the best checkpoint is kept, which has them all.
                 if (e.best() && job_->rows == nullptr) {
                   exported->WriteBest(e, storing);

@@ -1,6 +1,7 @@
 #include "worker/training/worker.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 
@@ -72,7 +73,8 @@ class JobWorker final : public Worker {
                       .shared_memory = options.shared_memory,
                       .kept_data = &kept_data_,
                       .join_peers = options.join_peers,
-                      .on_failed = [this] { CheckGpu(); }}),
+                      .on_failed = [this] { CheckGpu(); },
+                      .on_gpu_worked = [this] { gpu_has_worked_ = true; }}),
         artifacts_(options.artifacts),
         metrics_(options.metrics),
         on_gpu_lost_(options.on_gpu_lost),
@@ -192,7 +194,7 @@ class JobWorker final : public Worker {
     if (health.ok()) return;
     gpu_is_lost_ = true;
     LogError("the GPU has failed").Status(health);
-    if (on_gpu_lost_) on_gpu_lost_(health);
+    if (on_gpu_lost_) on_gpu_lost_(health, gpu_has_worked_);
   }
 
   // Null: closing.
@@ -213,7 +215,8 @@ class JobWorker final : public Worker {
   const JobRun::Options run_options_;
   const std::shared_ptr<ArtifactTransfer> artifacts_;
   WorkerMetrics metrics_;
-  const std::function<void(const absl::Status&)> on_gpu_lost_;
+  const std::function<void(const absl::Status&, bool)> on_gpu_lost_;
+  std::atomic<bool> gpu_has_worked_ = false;
   bool gpu_is_lost_ = false;  // as on_gpu_lost_ was told; the thread's
   const std::function<void(DaemonMessage)> send_;
 

@@ -40,8 +40,10 @@ class Worker {
     Device* gpu = nullptr;
     std::string why_no_gpu = {};
     // The GPU has failed, and the job that used it is over: CUDA then computes
-    // nothing more in this process. Called once, from the thread that trains.
-    std::function<void(const absl::Status& why)> on_gpu_lost = {};
+    // nothing more in this process. `has_worked`: the GPU has made a step or an
+    // evaluation in this process. Called once, from the thread that trains.
+    std::function<void(const absl::Status& why, bool has_worked)> on_gpu_lost =
+        {};
     uint64_t incarnation = 0;
     // The secret of the stream to the scheduler, for what goes there beside it.
     // Thread-safe; used only where `artifacts` is null.

@@ -1,0 +1,39 @@
+// The GPU of a worker process of tests, in place of CUDA's: emulated_gpu_worker
+// is syncline-worker with it. Where the variable SYNCLINE_EMULATED_GPU_FAILURE
+// names a file, the GPU fails at the launch of the number in it, counted from
+// the start of the process.
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/system/file.h"
+#include "tests/testing/cuda_emulator/emulated_device.h"
+#include "worker/device/cuda_gpus.h"
+
+namespace syncline::worker {
+
+GpuSource CudaGpus() {
+  return {.count = [] { return 1; },
+          .open = [](int number) -> absl::StatusOr<std::unique_ptr<Device>> {
+            auto device = std::make_unique<testing::EmulatedDevice>();
+            const char* const file =
+                std::getenv("SYNCLINE_EMULATED_GPU_FAILURE");
+            const auto text = ReadFile(file == nullptr ? "" : file, 100);
+            int64_t launch = 0;
+            if (text.ok() && absl::SimpleAtoi(*text, &launch)) {
+              device->FailAt(launch);
+            }
+            return device;
+          },
+          // Each process has one of its own.
+          .claim = [](const std::string&) -> absl::StatusOr<FileDescriptor> {
+            return FileDescriptor();
+          }};
+}
+
+}  // namespace syncline::worker
