@@ -40,6 +40,7 @@ const KernelTable& CudaKernelTable() {
       .select = &CudaSelectKernels(),
       .softmax = &CudaSoftmaxKernels(),
       .strided_copy = &CudaStridedCopyKernels(),
+      .tensor_update = &CudaTensorUpdateKernels(),
       .triangle = &CudaTriangleKernels(),
   };
   return table;

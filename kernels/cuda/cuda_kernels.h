@@ -45,6 +45,7 @@ const ScatterKernels& CudaScatterKernels();
 const SelectKernels& CudaSelectKernels();
 const SoftmaxKernels& CudaSoftmaxKernels();
 const StridedCopyKernels& CudaStridedCopyKernels();
+const TensorUpdateKernels& CudaTensorUpdateKernels();
 const TriangleKernels& CudaTriangleKernels();
 
 // All of them; null where there is none yet.

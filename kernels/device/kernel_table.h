@@ -55,6 +55,7 @@ struct ScatterKernels;
 struct SelectKernels;
 struct SoftmaxKernels;
 struct StridedCopyKernels;
+struct TensorUpdateKernels;
 struct TriangleKernels;
 
 struct KernelTable {
@@ -94,6 +95,7 @@ struct KernelTable {
   const SelectKernels* select = nullptr;
   const SoftmaxKernels* softmax = nullptr;
   const StridedCopyKernels* strided_copy = nullptr;
+  const TensorUpdateKernels* tensor_update = nullptr;
   const TriangleKernels* triangle = nullptr;
 };
 

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "kernels/elementwise/host_device.h"
 #include "kernels/optimizer/optimizer.h"
 
 namespace syncline {
@@ -18,7 +19,7 @@ class MeanGradient {
                                      : std::numeric_limits<float>::infinity()),
         decay_(decay ? params.weight_decay : 0) {}
 
-  float At(float gradient, float value) const {
+  SYNCLINE_HOST_DEVICE float At(float gradient, float value) const {
     const float mean = gradient * scale_;
     // Comparisons with NaN are false, so NaN passes through both.
     const float above = mean < -limit_ ? -limit_ : mean;
@@ -27,9 +28,9 @@ class MeanGradient {
   }
 
  private:
-  const float scale_;
-  const float limit_;
-  const float decay_;
+  float scale_;
+  float limit_;
+  float decay_;
 };
 
 }  // namespace syncline

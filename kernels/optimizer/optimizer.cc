@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/base/check.h"
+#include "kernels/optimizer/element_update.h"
 #include "kernels/optimizer/mean_gradient.h"
 
 namespace syncline {
@@ -11,24 +12,15 @@ namespace {
 void Sgd(const OptimizerParams& params, const OptimizerStep& step,
          const float* __restrict gradient, float* __restrict value,
          size_t count) {
-  const MeanGradient g(params, step, true);
-  const float rate = step.learning_rate;
-  for (size_t i = 0; i < count; ++i) {
-    value[i] -= rate * g.At(gradient[i], value[i]);
-  }
+  const SgdElement update(params, step);
+  for (size_t i = 0; i < count; ++i) update(gradient[i], value[i]);
 }
 
 void Momentum(const OptimizerParams& params, const OptimizerStep& step,
               const float* __restrict gradient, float* __restrict value,
               float* __restrict velocity, size_t count) {
-  const MeanGradient g(params, step, true);
-  const float rate = step.learning_rate;
-  const float momentum = params.momentum;
-  for (size_t i = 0; i < count; ++i) {
-    const float v = momentum * velocity[i] + g.At(gradient[i], value[i]);
-    velocity[i] = v;
-    value[i] -= rate * v;
-  }
+  const MomentumElement update(params, step);
+  for (size_t i = 0; i < count; ++i) update(gradient[i], value[i], velocity[i]);
 }
 
 void Nesterov(const OptimizerParams& params, const OptimizerStep& step,
@@ -240,30 +232,14 @@ AdamCorrection AdamCorrectionAt(const OptimizerParams& params, int64_t t) {
               1 - std::pow(static_cast<double>(params.beta2), updates))};
 }
 
-// Adam and AdamW differ in where the decay goes.
 void ApplyAdam(const OptimizerParams& params, const OptimizerStep& step,
                const AdamCorrection& correction,
                const float* __restrict gradient, float* __restrict value,
                float* __restrict first, float* __restrict second,
                size_t count) {
-  const bool decoupled = params.kind == OptimizerKind::kAdamW;
-  const MeanGradient g(params, step, !decoupled);
-  const float shrink = decoupled ? step.learning_rate * params.weight_decay : 0;
-  const float beta1 = params.beta1;
-  const float beta2 = params.beta2;
-  const float rest1 = 1 - beta1;
-  const float rest2 = 1 - beta2;
-  const float epsilon = params.epsilon;
-  const float rate = static_cast<float>(step.learning_rate / correction.first);
-  const float root_scale = static_cast<float>(1 / correction.second_root);
+  const AdamElement update(params, step, correction);
   for (size_t i = 0; i < count; ++i) {
-    const float mean = g.At(gradient[i], value[i]);
-    const float m = beta1 * first[i] + rest1 * mean;
-    const float s = beta2 * second[i] + rest2 * (mean * mean);
-    first[i] = m;
-    second[i] = s;
-    const float kept = value[i] - shrink * value[i];
-    value[i] = kept - rate * m / (std::sqrt(s) * root_scale + epsilon);
+    update(gradient[i], value[i], first[i], second[i]);
   }
 }
 
@@ -278,10 +254,8 @@ double AddSquares(double sum, const float* gradient, float scale,
 
 void AverageIn(float momentum, float scale, const float* __restrict sum,
                float* __restrict value, size_t count) {
-  const float rest = 1 - momentum;
-  for (size_t i = 0; i < count; ++i) {
-    value[i] = momentum * value[i] + rest * (sum[i] * scale);
-  }
+  const AverageElement update(momentum, scale);
+  for (size_t i = 0; i < count; ++i) update(sum[i], value[i]);
 }
 
 void AddTo(const float* __restrict addend, float* __restrict sum,

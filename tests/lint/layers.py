@@ -49,11 +49,12 @@ LAYERS = {
     "kernels/optimizer": ["common/base", "kernels/elementwise"],
     "kernels": ["common/base", "kernels/elementwise"],
     # What a device offers, then each device.
-    "kernels/device": ["common/base", "kernels/elementwise", "kernels/."],
+    "kernels/device": ["common/base", "kernels/elementwise",
+                       "kernels/optimizer", "kernels/."],
     "kernels/cpu": ["common/base", "kernels/elementwise", "kernels/.",
                     "kernels/device"],
-    "kernels/cuda": ["common/base", "kernels/elementwise", "kernels/.",
-                     "kernels/device"],
+    "kernels/cuda": ["common/base", "kernels/elementwise",
+                     "kernels/optimizer", "kernels/.", "kernels/device"],
     "kernels/reference": ["common/base", "kernels"],
     # The arithmetic of updates, for whoever owns parameters: a ps, or a worker.
     "common/update": ["common/base", "common/system", "common/job", "common/regime",

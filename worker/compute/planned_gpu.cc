@@ -7,6 +7,8 @@
 #include "kernels/cuda/product_types.h"
 #include "kernels/device/convolution_kernels.h"
 #include "kernels/device/matrix_product_kernels.h"
+#include "kernels/device/tensor_update_kernels.h"
+#include "kernels/optimizer/element_update.h"
 
 namespace syncline::worker {
 namespace {
@@ -80,6 +82,8 @@ PlannedGpu::PlannedGpu() : kernels_(CpuDevice::kernels()) {
   static const ConvolutionKernels& convolutions = *new ConvolutionKernels{
       .make = MakeConvolution, .add_bias = kernels_.convolution->add_bias};
   kernels_.convolution = &convolutions;
+  static constexpr TensorUpdateKernels kUpdates = {.has = HasElementUpdate};
+  kernels_.tensor_update = &kUpdates;
 }
 
 }  // namespace syncline::worker
