@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -198,6 +199,48 @@ TEST_F(DeviceTrainingTest, ARefusalOfCudnnFailsItsJobByTheNodeAlone) {
   testing::CudnnDouble().fails_at = "";
   EXPECT_EQ(Train(ResourcesSpec::CUDA).status, absl::OkStatus());
   EXPECT_TRUE(lost_.empty());
+}
+
+// Values come once for a round, whose steps are made by kernels; what they have
+// changed goes to the ps. An optimizer without a kernel is the processors'.
+TEST_F(DeviceTrainingTest, LocalStepsAreMadeOnTheGpu) {
+  EmulatedDevice& gpu = MakeGpu();
+  Start(1, {&gpu});
+  const auto train = [&](ResourcesSpec::Device device,
+                         OptimizerSpec::Kind kind) {
+    JobSpec spec = Job(device);
+    spec.mutable_optimizer()->set_kind(kind);
+    spec.mutable_learning_rate()->set_base(0.01);
+    spec.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+    spec.mutable_consistency()->mutable_local()->set_steps(2);
+    spec.mutable_training()->set_epochs(2);
+    return cluster_->RunJob(spec, MlpModel(784, kHidden, 10));
+  };
+  for (const auto kind : {OptimizerSpec::ADAM, OptimizerSpec::NESTEROV}) {
+    SCOPED_TRACE(OptimizerSpec::Kind_Name(kind));
+    const auto here = train(ResourcesSpec::CPU, kind);
+    ASSERT_EQ(here.status, absl::OkStatus());
+    ::testing::internal::CaptureStderr();
+    const auto there = train(ResourcesSpec::CUDA, kind);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    ASSERT_EQ(there.status, absl::OkStatus());
+    const bool is_here =
+        absl::StrContains(log, "local steps are updated on the processors");
+    EXPECT_EQ(is_here, kind == OptimizerSpec::NESTEROV) << log;
+    ASSERT_EQ(there.evaluations.size(), here.evaluations.size());
+    for (size_t e = 0; e < here.evaluations.size(); ++e) {
+      EXPECT_NEAR(there.evaluations[e].loss(), here.evaluations[e].loss(),
+                  1e-3);
+    }
+    for (const auto& [name, want] : here.weights) {
+      const std::vector<float>& got = there.weights.at(name);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_NEAR(got[i], want[i], 1e-3) << name << " " << i;
+      }
+    }
+  }
+  EXPECT_EQ(gpu.health(), absl::OkStatus());
 }
 
 TEST_F(DeviceTrainingTest, AGpuThatFailsCostsItsJobAndIsToldOnce) {

@@ -93,6 +93,13 @@ class GraphExecutor : public Executor {
     SYNCLINE_CHECK(scale_.has_value());
     scale_->Use(*stream_, factor);
   }
+  OnDevice on_device() override {
+    if (device_.is_host() || !options_.trains || counts_.empty()) return {};
+    return {.stream = stream_.get(),
+            .values = values_.on_device()[0],
+            .gradients = gradients_.on_device()[0]};
+  }
+  void KeepOnDevice(bool keeps) override { keeps_on_device_ = keeps; }
   void UseGradientListener(GradientListener* listener) override {
     listener_ = listener;
   }
@@ -276,6 +283,7 @@ class GraphExecutor : public Executor {
   DeviceMemory arena_;             // shared by the plans: one runs at a time
   StepPlan* bound_ = nullptr;      // the training plan that runs
   int64_t training_arena_bytes_ = 0;
+  bool keeps_on_device_ = false;
   GradientListener* listener_ = nullptr;
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;
@@ -563,7 +571,9 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .errors = record_.error(),
        .scale = training && scale_.has_value() ? &*scale_ : nullptr}));
   // Counts as work of the inputs, which Bind has begun.
-  if (part.first == 0) values_.CopyToDevice(*stream_);
+  if (part.first == 0 && !(training && keeps_on_device_)) {
+    values_.CopyToDevice(*stream_);
+  }
   bound_ = training ? plan : nullptr;
   return plan;
 }
@@ -589,7 +599,9 @@ void GraphExecutor::OnFinal(OpenPart* part, int i) {
     scale_->Unscale(*stream_, counts_[i], part->plan->gradient(i), i);
   }
   const bool is_transient = gradient_memory_[i].is_transient;
-  if (!is_transient) gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
+  if (!is_transient && !keeps_on_device_) {
+    gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
+  }
   events_[i]->Record(*stream_);
   copying_.push_back(i);
   if (listener_ != nullptr && part->is_last) {

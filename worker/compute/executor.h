@@ -187,6 +187,21 @@ class Executor {
   // done. Between steps.
   virtual void ReleaseParameters() = 0;
 
+  // Where steps compute on a device that is not the host: the values of all
+  // parameters, and their gradients, each one array in memory of the device
+  // with parameter after parameter, each from a multiple of kCacheLineBytes on;
+  // and where steps are queued. Else null. With options.trains.
+  struct OnDevice {
+    Stream* stream = nullptr;
+    float* values = nullptr;
+    float* gradients = nullptr;
+  };
+  virtual OnDevice on_device() = 0;
+  // While it is true TrainStep leaves values and gradients on the device, where
+  // the caller updates the values: what is written to parameter(i) is not seen
+  // by it, and gradient(i) stays as it is.
+  virtual void KeepOnDevice(bool keeps) = 0;
+
   // Outlives its use; null: nobody.
   virtual void UseGradientListener(GradientListener* listener) = 0;
 

@@ -92,7 +92,7 @@ absl::StatusOr<int64_t> ResidualBytes(const JobSpec& spec,
 
 // Counts the memory that a worker in LOCAL has besides its executor.
 absl::Status PlanLocalSteps(const JobSpec& spec, const TrainingGraph& training,
-                            WorkerPlan* plan) {
+                            Device* device, WorkerPlan* plan) {
   SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes, ReadRegimes(spec));
   SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
                             ReadLocalUpdate(spec, regimes));
@@ -100,10 +100,13 @@ absl::Status PlanLocalSteps(const JobSpec& spec, const TrainingGraph& training,
   for (const TrainingGraph::Parameter& parameter : training.parameters) {
     counts.push_back(ElementCount(parameter.dims));
   }
+  const bool on_device =
+      device != nullptr && LocalUpdater::RunsOn(*device, update.optimizer.kind);
   const LocalUpdater::Memory memory =
-      LocalUpdater::MemoryOf(update.optimizer, counts);
+      LocalUpdater::MemoryOf(update.optimizer, counts, on_device);
   plan->round_bytes = static_cast<int64_t>(memory.change_bytes);
   plan->slot_bytes = static_cast<int64_t>(memory.slot_bytes);
+  plan->executor.local_bytes = static_cast<int64_t>(memory.device_bytes);
   return absl::OkStatus();
 }
 
@@ -231,7 +234,8 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
     }
   }
   if (trains && IsLocal(spec)) {
-    SYNCLINE_RETURN_IF_ERROR(PlanLocalSteps(spec, training, &plan));
+    SYNCLINE_RETURN_IF_ERROR(
+        PlanLocalSteps(spec, training, options.device, &plan));
   }
   if (trains && PushesLate(spec) && CompensationOf(spec).has_value()) {
     std::vector<int64_t> counts;

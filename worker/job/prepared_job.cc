@@ -612,6 +612,28 @@ class Preparation {
         .Field("clock", start);
   }
 
+  // Where the device that computes gradients makes the updates, too; else says
+  // why it does not.
+  LocalUpdater::OnDevice ForLocalSteps(const OptimizerParams& optimizer) {
+    const Executor::OnDevice executor = job_.executor->on_device();
+    if (executor.stream == nullptr) return {};
+    Device& device = executor.stream->device();
+    if (!LocalUpdater::RunsOn(device, optimizer.kind)) {
+      LogWarning("local steps are updated on the processors, which is slower")
+          .Job(job_.assignment.job_id())
+          .Field("device", device.name())
+          .Field("why", absl::StrCat(
+                            "optimizer.kind: ",
+                            OptimizerSpec::Kind_Name(spec().optimizer().kind()),
+                            " has no kernel there; SGD, MOMENTUM, ADAM and "
+                            "ADAMW have"));
+      return {};
+    }
+    return {.stream = executor.stream,
+            .values = executor.values,
+            .gradients = executor.gradients};
+  }
+
   void CreateLocalSteps() {
     if (!IsLocal(spec()) || !job_.trains() || job_.executor == nullptr) return;
     const auto update = ReadLocalUpdate(spec(), job_.regimes);
@@ -629,17 +651,30 @@ class Preparation {
                          .momentum = parameter.momentum});
       counts.push_back(ElementCount(parameter.dims));
     }
+    const LocalUpdater::OnDevice on_device = ForLocalSteps(update->optimizer);
+    const bool is_on_device = on_device.stream != nullptr;
     const LocalUpdater::Memory memory =
-        LocalUpdater::MemoryOf(update->optimizer, counts);
-    const absl::Status room =
-        CheckMemoryFor("the values and the optimizer's state of local steps",
-                       memory.change_bytes + memory.slot_bytes);
+        LocalUpdater::MemoryOf(update->optimizer, counts, is_on_device);
+    constexpr char kWhat[] =
+        "the values and the optimizer's state of local steps";
+    absl::Status room =
+        CheckMemoryFor(kWhat, memory.change_bytes + memory.slot_bytes);
+    if (room.ok() && is_on_device) {
+      Device& device = on_device.stream->device();
+      room = CheckMemoryFor(absl::StrCat(kWhat, " on ", device.name()),
+                            memory.device_bytes,
+                            [&device] { return device.FreeBytes(); });
+    }
     if (!room.ok()) return AddProblems("consistency.local", room);
     job_.local = std::make_shared<LocalUpdater>(update->optimizer, update->rule,
-                                                std::move(tensors));
+                                                std::move(tensors), on_device);
+    job_.executor->KeepOnDevice(is_on_device);
     const absl::Status resident = job_.local->MakeResident(options_.go_on);
     if (!resident.ok()) return AddProblems("consistency.local", resident);
-    if (job_.assignment.start_clock() == 0 || memory.slot_bytes == 0) return;
+    if (job_.assignment.start_clock() == 0 ||
+        OptimizerSlots(update->optimizer) == 0) {
+      return;
+    }
     LogWarning(
         "the optimizer's state of local steps begins anew: the checkpoint has "
         "none, and the bits from here on are not those of a job that was not "

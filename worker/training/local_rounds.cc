@@ -58,7 +58,11 @@ absl::StatusOr<LocalRounds::Round> LocalRounds::Run(int64_t clock,
     round.loss_sum += computed->loss_sum;
     SYNCLINE_RETURN_IF_ERROR(Report(clock, k + 1, steps));
   }
-  local.End(round.samples);
+  const absl::Status ended = local.End(round.samples);
+  if (!ended.ok()) {
+    return Annotate(ended,
+                    absl::StrCat("the end of the round of clock ", clock));
+  }
   if (std::exchange(has_told_, false) && on_activity_) on_activity_("");
   return round;
 }

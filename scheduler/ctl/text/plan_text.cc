@@ -65,12 +65,17 @@ std::vector<Line> LinesOf(const WorkerPlan& worker) {
 }
 
 std::vector<Line> LinesOfGpu(const ExecutorPlan& executor) {
-  return {{"parameters", executor.parameter_bytes},
-          {"gradients", executor.gradient_bytes},
-          {"training arena", executor.training_arena_bytes},
-          {"evaluation arena", executor.evaluation_arena_bytes},
-          {"inputs", executor.staged_bytes},
-          {"total", executor.device_bytes()}};
+  std::vector<Line> lines = {
+      {"parameters", executor.parameter_bytes},
+      {"gradients", executor.gradient_bytes},
+      {"training arena", executor.training_arena_bytes},
+      {"evaluation arena", executor.evaluation_arena_bytes},
+      {"inputs", executor.staged_bytes}};
+  if (executor.local_bytes > 0) {
+    lines.push_back({"local steps", executor.local_bytes});
+  }
+  lines.push_back({"total", executor.device_bytes()});
+  return lines;
 }
 
 std::vector<Line> LinesOf(const PsPlan& ps) {
@@ -93,6 +98,7 @@ absl::string_view Explain(absl::string_view name) {
       {"batches", "read ahead; the data set itself is not in it"},
       {"messages", "on their way, at most"},
       {"compression", "residuals, and one compressed gradient"},
+      {"local steps", "what a round begins with, and the optimizer's state"},
       {"round values", "that a round of local steps begins with"},
       {"updated values", "of the rank's own blocks, or of all"},
       {"waiting gradients", "of other workers, and sums, at most"},

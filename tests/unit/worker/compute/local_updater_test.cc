@@ -135,7 +135,7 @@ TEST_F(LocalUpdaterTest, TheChangeOfARoundIsWeightedByItsSamples) {
     DrawGradients(samples);
     ASSERT_TRUE(local->Step(0, samples).ok());
   }
-  local->End(6);
+  EXPECT_TRUE(local->End(6).ok());
   ASSERT_EQ(local->change(0).size(), kCounts[0]);
   for (size_t k = 0; k < kCounts[0]; ++k) {
     ASSERT_EQ(local->change(0)[k], (start[0][k] - values_[0][k]) * 6.0f);
@@ -148,7 +148,7 @@ TEST_F(LocalUpdaterTest, TheChangeOfARoundIsWeightedByItsSamples) {
   // The next round begins with what is there then.
   values_[0][0] = 100;
   local->Begin();
-  local->End(1);
+  EXPECT_TRUE(local->End(1).ok());
   EXPECT_EQ(local->change(0)[0], 0);
   EXPECT_EQ(local->change(0).data(), at) << "it is pushed from there";
 }
@@ -160,7 +160,7 @@ TEST_F(LocalUpdaterTest, TheStateOfTheOptimizerOutlivesARound) {
   local->Begin();
   DrawGradients(1);
   ASSERT_TRUE(local->Step(0, 1).ok());
-  local->End(1);
+  EXPECT_TRUE(local->End(1).ok());
   for (Floats& gradient : gradients_) gradient.assign(gradient.size(), 0);
   const float before = values_[0][0];
   local->Begin();
@@ -197,10 +197,12 @@ TEST_F(LocalUpdaterTest, AGradientThatIsNotFiniteIsNamed) {
 TEST_F(LocalUpdaterTest, MemoryIsPlanned) {
   OptimizerParams adam;
   adam.kind = OptimizerKind::kAdam;
-  const LocalUpdater::Memory memory = LocalUpdater::MemoryOf(adam, {3000, 7});
+  const LocalUpdater::Memory memory =
+      LocalUpdater::MemoryOf(adam, {3000, 7}, /*on_device=*/false);
   EXPECT_EQ(memory.change_bytes, (3008 + 16) * sizeof(float));
   EXPECT_EQ(memory.slot_bytes, 2 * memory.change_bytes);
-  EXPECT_EQ(LocalUpdater::MemoryOf(OptimizerParams(), {3000}).slot_bytes, 0u);
+  EXPECT_EQ(LocalUpdater::MemoryOf(OptimizerParams(), {3000}, false).slot_bytes,
+            0u);
 }
 
 }  // namespace

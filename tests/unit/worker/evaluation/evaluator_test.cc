@@ -50,6 +50,8 @@ class ConstantExecutor final : public Executor {
   int searches() const { return searches_; }
   void UseTables(absl::Span<RowBatch* const>) override {}
   void UseLossScale(float) override {}
+  OnDevice on_device() override { return {}; }
+  void KeepOnDevice(bool) override {}
   void UseGradientListener(GradientListener*) override {}
   absl::Span<const std::vector<int>> gather_units() const override {
     return {};

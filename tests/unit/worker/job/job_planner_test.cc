@@ -125,6 +125,34 @@ TEST(JobPlannerTest, TheProcessGrowsByThePlan) {
   EXPECT_NEAR(run.grown_bytes, expected, 0.05 * expected);
 }
 
+// On a GPU with kernels for the optimizer its state is there, and so are the
+// values that a round begins with; the host has what is pushed.
+TEST(JobPlannerTest, LocalStepsOnAGpuArePlanned) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_resources()->set_device(ResourcesSpec::CUDA);
+  spec.mutable_consistency()->set_mode(ConsistencySpec::LOCAL);
+  const auto plan_of = [&](OptimizerSpec::Kind kind) {
+    spec.mutable_optimizer()->set_kind(kind);
+    const AssignedJob assigned = AssignToOne(spec, MlpModel(784, 512, 10));
+    const auto plan = PlanWorker(assigned.assignment.spec(), assigned.model,
+                                 assigned.training);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return plan.ok() ? *plan : WorkerPlan();
+  };
+  const WorkerPlan adam = plan_of(OptimizerSpec::ADAM);
+  EXPECT_EQ(adam.slot_bytes, 0);
+  EXPECT_GT(adam.round_bytes, kMiB);
+  EXPECT_NEAR(static_cast<double>(adam.executor.local_bytes),
+              3 * static_cast<double>(adam.round_bytes), 4096);
+  const WorkerPlan sgd = plan_of(OptimizerSpec::SGD);
+  EXPECT_EQ(adam.executor.device_bytes() - sgd.executor.device_bytes(),
+            2 * adam.round_bytes);
+  // Without a kernel they are the processors'.
+  const WorkerPlan nesterov = plan_of(OptimizerSpec::NESTEROV);
+  EXPECT_EQ(nesterov.executor.local_bytes, 0);
+  EXPECT_EQ(nesterov.slot_bytes, nesterov.round_bytes);
+}
+
 // Besides the executor: the values that a round begins with, and Adam's state.
 TEST(JobPlannerTest, LocalStepsArePlanned) {
   JobSpec spec = DigitsJob();

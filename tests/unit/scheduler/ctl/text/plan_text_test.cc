@@ -122,6 +122,12 @@ Its GPU, besides CUDA's own some 0.5 GiB
                 .number_value(),
             3 << 10);
   EXPECT_FALSE(PlanJson(Report()).fields().contains("worker_gpu"));
+  report.plan.worker.executor.local_bytes = 4 << 20;
+  EXPECT_THAT(PlanText(report), HasSubstr(R"(
+  inputs                  3.0 KiB  batches, rows of tables, constants of the model
+  local steps             4.0 MiB  what a round begins with, and the optimizer's state
+  total                   5.1 MiB
+)"));
 }
 
 TEST(PlanTextTest, NamesTheBucketsOfLengths) {
