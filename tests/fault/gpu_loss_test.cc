@@ -49,9 +49,10 @@ class GpuLossTest : public ::testing::Test {
     ASSERT_OK_AND_ASSIGN(worker_, Worker());
     ASSERT_EQ(worker_.gpu().model(), "emulated GPU");
   }
-  void FailAtLaunch(int64_t launch) {
-    ASSERT_OK(WriteFileAtomically(failure_, absl::StrCat(launch)));
+  void FailAt(const std::string& moment) {
+    ASSERT_OK(WriteFileAtomically(failure_, moment));
   }
+  void FailAtLaunch(int64_t launch) { FailAt(absl::StrCat(launch)); }
   // Of processes that begin from now on.
   void FailNoMore() { ASSERT_OK(RemoveTree(failure_)); }
 
@@ -86,6 +87,14 @@ class GpuLossTest : public ::testing::Test {
     job.mutable_resources()->set_workers(1);
     job.mutable_resources()->set_ps(1);
     job.mutable_resources()->set_device(ResourcesSpec::CUDA);
+    return job;
+  }
+  JobSpec RestartingJob(const std::string& checkpoints) {
+    JobSpec job = Job(60);
+    job.mutable_checkpoint()->set_every_clocks(10);
+    job.mutable_checkpoint()->set_directory(dir_.File(checkpoints));
+    job.mutable_restart()->set_max(3);
+    job.mutable_restart()->set_backoff_seconds(0.1);
     return job;
   }
   absl::StatusOr<JobStatus> EndOf(const JobSpec& job) {
@@ -142,14 +151,6 @@ TEST_F(GpuLossTest, TheJobFailsByTheOperatorAndTheNextFindsTheWorker) {
 }
 
 TEST_F(GpuLossTest, AJobWithRestartGoesOnWithTheSameBits) {
-  const auto job = [&](const std::string& name) {
-    JobSpec job = Job(60);
-    job.mutable_checkpoint()->set_every_clocks(10);
-    job.mutable_checkpoint()->set_directory(dir_.File(name));
-    job.mutable_restart()->set_max(3);
-    job.mutable_restart()->set_backoff_seconds(0.1);
-    return job;
-  };
   const auto model_of = [&](const JobStatus& ended) {
     EXPECT_EQ(ended.state(), SUCCEEDED) << ReasonOf(ended);
     const auto file = cluster_.FetchModel(ended.job_id());
@@ -160,7 +161,8 @@ TEST_F(GpuLossTest, AJobWithRestartGoesOnWithTheSameBits) {
   ASSERT_NO_FATAL_FAILURE(Start());
   ASSERT_NO_FATAL_FAILURE(FailNoMore());
   const Member before = worker_;
-  ASSERT_OK_AND_ASSIGN(const JobStatus restarted, EndOf(job("restarted")));
+  ASSERT_OK_AND_ASSIGN(const JobStatus restarted,
+                       EndOf(RestartingJob("restarted")));
   const std::string model = model_of(restarted);
   ASSERT_FALSE(model.empty());
   EXPECT_EQ(restarted.attempt(), 2u);
@@ -168,8 +170,20 @@ TEST_F(GpuLossTest, AJobWithRestartGoesOnWithTheSameBits) {
               AllOf(HasSubstr("running: operator "),
                     HasSubstr("goes on from the checkpoint at clock ")));
   ASSERT_NO_FATAL_FAILURE(AwaitNext(before));
-  ASSERT_OK_AND_ASSIGN(const JobStatus undisturbed, EndOf(job("undisturbed")));
+  ASSERT_OK_AND_ASSIGN(const JobStatus undisturbed,
+                       EndOf(RestartingJob("undisturbed")));
   EXPECT_TRUE(model_of(undisturbed) == model) << "other bits";
+}
+
+TEST_F(GpuLossTest, AJobThatWasPreparedThenIsTriedAgain) {
+  ASSERT_NO_FATAL_FAILURE(FailAt("prepare"));
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(FailNoMore());
+  ASSERT_OK_AND_ASSIGN(const JobStatus job, EndOf(RestartingJob("saved")));
+  EXPECT_EQ(job.state(), SUCCEEDED) << ReasonOf(job);
+  EXPECT_EQ(job.attempt(), 2u);
+  EXPECT_THAT(job.ShortDebugString(),
+              HasSubstr("the device was lost before its first launch"));
 }
 
 TEST_F(GpuLossTest, AGpuThatMakesNoStepAnyMoreEndsTheWorker) {
