@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "common/base/check.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/walk/block_fold.h"
@@ -138,13 +139,15 @@ void Update(Stream& stream, const OptimizerParams& params,
                      element, scale});
   };
   switch (params.kind) {
+    case OptimizerKind::kSgd:
+      return launch(SgdElement(params, step));
     case OptimizerKind::kMomentum:
       return launch(MomentumElement(params, step));
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdamW:
       return launch(AdamElement(params, step));
     default:
-      return launch(SgdElement(params, step));
+      SYNCLINE_CHECK(false && "HasElementUpdate");
   }
 }
 
