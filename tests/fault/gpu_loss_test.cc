@@ -36,11 +36,11 @@ constexpr uint64_t kModelBytesMax = 64 << 20;
 // A ps and a worker whose GPU fails as `failure_` says when its process begins.
 class GpuLossTest : public ::testing::Test {
  protected:
-  GpuLossTest()
+  explicit GpuLossTest(int workers = 1)
       : failure_(dir_.File("failure")),
         cluster_(
             {.ps = 1,
-             .workers = 1,
+             .workers = workers,
              .worker_program = SYNCLINE_EMULATED_GPU_WORKER,
              .environment = {{"SYNCLINE_EMULATED_GPU_FAILURE", failure_}}}) {}
 
@@ -184,6 +184,33 @@ TEST_F(GpuLossTest, AJobThatWasPreparedThenIsTriedAgain) {
   EXPECT_EQ(job.attempt(), 2u);
   EXPECT_THAT(job.ShortDebugString(),
               HasSubstr("the device was lost before its first launch"));
+}
+
+// A chief, and a worker whose GPU fails.
+class GpuLossOfOneTest : public GpuLossTest {
+ protected:
+  GpuLossOfOneTest() : GpuLossTest(/*workers=*/2) {}
+};
+
+TEST_F(GpuLossOfOneTest, TheOthersGoOnWhereTheJobAllowsIt) {
+  ASSERT_OK(cluster_.Start());
+  cluster_.daemon("worker-0").Signal(SIGKILL);
+  ASSERT_TRUE(cluster_.daemon("worker-0").WaitUntil(absl::Now() + kPatience));
+  ASSERT_NO_FATAL_FAILURE(FailAtLaunch(200));
+  ASSERT_OK(cluster_.StartDaemon("worker-0"));
+  ASSERT_OK(cluster_.WaitForFreeMembers(3, kPatience));
+  ASSERT_NO_FATAL_FAILURE(FailNoMore());
+  JobSpec job = RestartingJob("saved");
+  job.mutable_resources()->set_workers(2);
+  job.mutable_resources()->set_min_workers(1);
+  ASSERT_OK_AND_ASSIGN(const JobStatus ended, EndOf(job));
+  EXPECT_EQ(ended.state(), SUCCEEDED) << ReasonOf(ended);
+  EXPECT_EQ(ended.attempt(), 1u);
+  ASSERT_EQ(ended.lost_workers_size(), 1) << ended.ShortDebugString();
+  EXPECT_THAT(ended.lost_workers(0).reason(),
+              AllOf(HasSubstr("worker 0 "), HasSubstr("running: operator "),
+                    HasSubstr("the job goes on with 1 worker")));
+  ASSERT_OK(cluster_.WaitForFreeMembers(3, kPatience));
 }
 
 TEST_F(GpuLossTest, AGpuThatMakesNoStepAnyMoreEndsTheWorker) {
