@@ -21,7 +21,7 @@
 namespace syncline::worker {
 namespace {
 
-using Floats = std::vector<float>;
+using Numbers = std::vector<float>;
 
 // Tensors, the third of which is a running mean, here and on a device.
 class LocalUpdaterCudaTest : public ::testing::Test {
@@ -58,7 +58,7 @@ class LocalUpdaterCudaTest : public ::testing::Test {
     rule.learning_rate.base = 0.1;
     rule.clip_norm = clip_norm;
     std::vector<LocalUpdater::Tensor> tensors;
-    std::vector<Floats>& values = on_device ? there_values_ : here_values_;
+    std::vector<Numbers>& values = on_device ? there_values_ : here_values_;
     for (size_t i = 0; i < values.size(); ++i) {
       tensors.push_back({.name = absl::StrCat("w", i),
                          .value = absl::MakeSpan(values[i]),
@@ -74,7 +74,7 @@ class LocalUpdaterCudaTest : public ::testing::Test {
   // For both.
   void DrawGradients(uint64_t seed) {
     Random random(seed);
-    for (Floats& gradient : gradients_) {
+    for (Numbers& gradient : gradients_) {
       for (float& g : gradient) g = static_cast<float>(random.Normal());
     }
     CopyGradients();
@@ -92,9 +92,9 @@ class LocalUpdaterCudaTest : public ::testing::Test {
   DeviceMemory memory_;
   LocalUpdater::OnDevice on_device_;
   std::vector<int64_t> offsets_;
-  std::vector<Floats> gradients_;
-  std::vector<Floats> here_values_;
-  std::vector<Floats> there_values_;
+  std::vector<Numbers> gradients_;
+  std::vector<Numbers> here_values_;
+  std::vector<Numbers> there_values_;
 };
 
 TEST_F(LocalUpdaterCudaTest, RoundsAreThoseOfThisMachine) {
