@@ -333,9 +333,8 @@ absl::StatusOr<Regime> NextRegime(const JobSpec& spec, uint32_t workers,
     return Refuse(
         "mode",
         absl::StrCat(ConsistencySpec::Mode_Name(ModeOf(next)),
-                     " does not go with compression.values: change "
-                     "compression to NONE first, or leave values out of the "
-                     "job"));
+                     " does not go with compression.values; leave it out of "
+                     "the job"));
   }
   if (LeasesData(spec)) {
     SYNCLINE_RETURN_IF_ERROR(CheckLeasesUnder(
@@ -552,6 +551,9 @@ void CheckThen(const std::string& path, const JobSpec& spec,
           for (const CompressionSpec::Kind kind : kinds) {
             CompressionSpec compression;
             compression.set_kind(kind);
+            if (kind == spec.compression().kind()) {
+              compression = spec.compression();
+            }
             SetCompression(compression, &current);
             const auto next = ChangedRegime(spec, workers, current, change);
             if (next.ok()) return;

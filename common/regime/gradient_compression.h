@@ -22,8 +22,9 @@ struct GradientCompression {
   double fraction = kDefaultFraction;               // kTopK, kDgc: (0, 1)
   uint32_t block_elements = kDefaultBlockElements;  // not of the sparse ones
   uint64_t warmup_clocks = 0;                       // kDgc, kOneBitAdam
-  // Sums of gradients come back as kInt8, those of kOneBitAdam as they went;
-  // their owner keeps what that loses.
+  // What comes back, sums of gradients or what changes in the values of ps,
+  // comes as kInt8, and with kOneBitAdam as it went; its owner keeps what that
+  // loses.
   bool values = false;
 
   bool any() const { return kind != Kind::kNone; }

@@ -523,10 +523,12 @@ void ConsistencyController::StartPull(ShardCall call, ShardActions* out) {
         out);
   }
   // A cut may have been passed by the push that came with this pull; whether it
-  // was is settled with the parked calls.
+  // was is settled with the parked calls, which are read behind its snapshot.
   ParkedPull pull{std::move(call)};
-  if (cut_id == 0 && CanRead(&pull)) return Read(pull.call, out);
-  changed_ |= cut_id != 0;
+  const bool waits_for_cut =
+      cut_id != 0 || (cuts_.Next() != nullptr && CutIsPassed(*cuts_.Next()));
+  if (!waits_for_cut && CanRead(&pull)) return Read(pull.call, out);
+  changed_ |= waits_for_cut;
   Park(std::move(pull.call), /*as_push=*/false, out);
 }
 

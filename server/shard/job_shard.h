@@ -374,17 +374,6 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   BufferPool* const buffers_;
   const AllReduceNorms all_reduce_norms_;
   std::shared_ptr<SnapshotTaker> snapshots_;  // null: no snapshots
-  // The last cut for a checkpoint that was passed.
-  struct PassedCut {
-    uint64_t cut_id = 0;               // 0: there was none
-    std::vector<int64_t> clocks = {};  // by rank
-
-    // Its id if `rank`, which may be no worker, is at it at `clock`; else 0.
-    uint64_t CutAt(uint32_t rank, int64_t clock) const {
-      return rank < clocks.size() && clocks[rank] == clock ? cut_id : 0;
-    }
-  };
-  PassedCut passed_;
   std::shared_ptr<QuorumAgreement> quorum_;  // null: all workers are waited for
   // The lanes' alone, but for the learning rate's end, which is set before the
   // first gradient reaches them, and norms, which stand still between rounds.
@@ -397,6 +386,17 @@ class JobShard : public std::enable_shared_from_this<JobShard> {
   PendingCalls calls_ ABSL_GUARDED_BY(mu_);
   std::vector<AnswerWindow> windows_ ABSL_GUARDED_BY(mu_);  // by rank
   // The number of clocks that the first Init named.
+  // The last cut for a checkpoint that was passed.
+  struct PassedCut {
+    uint64_t cut_id = 0;               // 0: there was none
+    std::vector<int64_t> clocks = {};  // by rank
+
+    // Its id if `rank`, which may be no worker, is at it at `clock`; else 0.
+    uint64_t CutAt(uint32_t rank, int64_t clock) const {
+      return rank < clocks.size() && clocks[rank] == clock ? cut_id : 0;
+    }
+  };
+  PassedCut passed_ ABSL_GUARDED_BY(mu_);
   std::optional<int64_t> total_clocks_ ABSL_GUARDED_BY(mu_);
   // From this clock on the workers have the state.
   std::optional<int64_t> away_since_ ABSL_GUARDED_BY(mu_);

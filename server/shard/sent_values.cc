@@ -43,7 +43,9 @@ void SentValues::Advance(Block* block, int64_t clock,
   if (block->clock >= clock) return;
   block->before = std::exchange(block->clock, clock);
   float* const sent = block->sent.data();
-  if (block->before < 0) {
+  // Nobody can follow from there.
+  if (block->before != clock - 1) {
+    block->before = -1;
     std::copy(own.begin(), own.end(), sent);
     return;
   }
@@ -72,9 +74,8 @@ absl::StatusOr<absl::string_view> SentValues::ChangeAt(
   if (block.clock == clock && block.before == clock - 1) return block.change;
   return absl::FailedPreconditionError(absl::StrCat(
       "what changes to the values of clock ", clock, " from those of clock ",
-      clock - 1, " was asked for, but values of clock ", block.clock,
-      " were sent after ",
-      block.before < 0 ? "none" : absl::StrCat("those of ", block.before)));
+      clock - 1, " was asked for, but those were not sent, and clock ",
+      block.clock, "'s are the latest"));
 }
 
 }  // namespace syncline::ps

@@ -22,7 +22,8 @@ namespace syncline::ps {
 //
 //   change(c) = int8(own(c) - sent(c - 1));  sent(c) = sent(c - 1) + change(c)
 //
-// So what rounding has lost is in the next change (error feedback), and every
+// Where nothing was sent at c - 1, sent(c) = own(c), and there is no change. So
+// what rounding has lost is in the next change (error feedback), and every
 // worker that has followed has sent(c), bit for bit. Source: Tang et al. 2019,
 // "DoubleSqueeze", which has the same on the way back of sums.
 //
@@ -37,7 +38,8 @@ class SentValues {
   SentValues(absl::Span<const size_t> counts, uint32_t group);
   // Of such blocks.
   static uint64_t MemoryBytes(absl::Span<const size_t> counts, uint32_t group);
-  // Takes it from the system. REQUIRES: no other call runs. Errors:
+  // Takes it from the system, but for the changes, a byte for each element.
+  // REQUIRES: no other call runs. Errors:
   // TouchMemory's of common/system/memory_claim.h.
   absl::Status MakeResident(const GoOnCheck& go_on);
 
@@ -55,7 +57,7 @@ class SentValues {
   struct Block {
     absl::Span<float> sent;  // of memory_
     int64_t clock = -1;      // of `sent`; -1: nothing was read yet
-    int64_t before = -1;     // of what `change` was added to; -1: no change
+    int64_t before = -1;     // of what `change` was added to; -1: there is none
     std::string change;
   };
   void Advance(Block* block, int64_t clock, absl::Span<const float> own) const;

@@ -214,15 +214,19 @@ absl::Status ShardLayout::CheckPullFields(const PullHeader& header) const {
 
 absl::Status ShardLayout::CheckAskedChanges(const PullHeader& header) const {
   if (!AsksForChanges(header)) return absl::OkStatus();
-  if (header.compression() != CompressionSpec::INT8 ||
-      !SendsChanges(header.clock()) || header.cut_id() != 0) {
+  // A call may come again when its clock's regime sends none any more: the one
+  // before it did.
+  const bool sends =
+      SendsChanges(header.clock()) || SendsChanges(header.clock() - 1);
+  if (header.compression() != CompressionSpec::INT8 || !sends ||
+      header.cut_id() != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "pull.compression is ",
         CompressionSpec::Kind_IsValid(header.compression())
             ? CompressionSpec::Kind_Name(header.compression())
             : absl::StrCat(header.compression()),
         header.cut_id() != 0 ? " at a cut, whose values are whole"
-        : SendsChanges(header.clock())
+        : sends
             ? ", values come back as INT8"
             : absl::StrCat(", the job's values are not compressed at clock ",
                            header.clock())));

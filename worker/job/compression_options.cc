@@ -69,14 +69,15 @@ uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
     return kind.any() && !kind.has_residuals();
   });
   const std::vector<TensorSize> sizes = TensorSizesOf(training);
-  uint64_t bytes = GradientCompressor::StateBytes(options, sizes);
+  const bool saves = SavesResiduals(spec);
+  const auto bytes_of = [&] {
+    return GradientCompressor::StateBytes(options, sizes) +
+           (saves ? GradientCompressor::KeptBytes(options, sizes) : 0);
+  };
+  uint64_t bytes = bytes_of();
   for (const GradientCompression& kind : later) {
     options.compression = kind.kind == first.kind ? first : kind;
-    bytes = std::max(bytes, GradientCompressor::StateBytes(options, sizes));
-  }
-  options.compression = first;
-  if (SavesResiduals(spec)) {
-    bytes += GradientCompressor::KeptBytes(options, sizes);
+    bytes = std::max(bytes, bytes_of());
   }
   return bytes;
 }

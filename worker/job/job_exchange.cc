@@ -156,10 +156,8 @@ PsClient::Options ClientOptionsOf(const PreparedJob& job,
   if (goes_on || job.assignment.start_clock() > 0) {
     options.carry_over->non_finite.reset();
   }
-  if (!goes_on && !job.is_evaluator() && job.spec().strategy() != HYBRID) {
-    GradientCompressor::Options at_start = options.compressor;
-    at_start.compression = regimes.At(job.assignment.start_clock()).compression;
-    options.compressor.start = KeptAtStart(job, at_start, GoOnOf(process));
+  if (!goes_on && job.spec().strategy() != HYBRID) {
+    options.compressor.start = job.kept;
   }
   return options;
 }
@@ -305,10 +303,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
                              job.spec(), regimes, job.training, job.rank),
                          .clip_norm = ClipBeforeCompression(job.spec()),
                          .on_non_finite = GradientPolicyOf(job.spec())};
-  if (start != nullptr) {
-    options.compression.compressor.start =
-        KeptAtStart(job, options.compression.compressor, GoOnOf(process));
-  }
+  if (start != nullptr) options.compression.compressor.start = job.kept;
   options.residuals = MakeResidualWriter(job);
   options.counts = job.counts.get();
   SYNCLINE_ASSIGN_OR_RETURN(options.update, ReadUpdate(job.spec(), regimes));

@@ -11,6 +11,7 @@
 #include "common/checkpoint/checkpoint_start.h"
 #include "common/job/compression_rules.h"
 #include "common/system/log.h"
+#include "worker/job/compression_options.h"
 
 namespace syncline::worker {
 namespace {
@@ -18,16 +19,15 @@ namespace {
 absl::StatusOr<std::shared_ptr<KeptGradients>> Read(
     const PreparedJob& job, const GradientCompressor::Options& options,
     const GoOnCheck& go_on) {
-  if (!SavesResiduals(job.spec())) {
+  if (!job.regimes.At(job.assignment.start_clock()).in_step()) {
     return absl::FailedPreconditionError(
-        "they are in checkpoints of jobs in SYNC with a checkpoint.directory");
-  }
-  if (TakesValuesOnly(job.assignment)) {
-    return absl::FailedPreconditionError("the job takes weights only");
+        "checkpoints have those of jobs in SYNC alone");
   }
   const std::string& path = job.assignment.start_from().path();
+  uint32_t crc32c = 0;
   SYNCLINE_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
-                            ReadManifest(path));
+                            ReadManifest(path, &crc32c));
+  SYNCLINE_RETURN_IF_ERROR(CheckStart(manifest, crc32c, job.assignment));
   std::vector<uint64_t> elements;
   for (const TrainingGraph::Parameter& parameter : job.training.parameters) {
     elements.push_back(
@@ -45,20 +45,24 @@ absl::StatusOr<std::shared_ptr<KeptGradients>> Read(
 }  // namespace
 
 std::shared_ptr<ResidualWriter> MakeResidualWriter(const PreparedJob& job) {
-  if (!SavesResiduals(job.spec()) || !job.trains()) return nullptr;
+  if (!SavesResiduals(job.spec()) || !job.trains() ||
+      CompressionBytes(job.spec(), job.regimes, job.training) == 0) {
+    return nullptr;
+  }
   const std::string& id = job.assignment.job_id();
   return std::make_shared<ResidualWriter>(ResidualWriter::Options{
-      .label = absl::StrCat("job ", id, " on ", job.task_name()),
       .job_id = id,
       .folder = absl::StrCat(job.spec().checkpoint().directory(), "/", id),
       .rank = job.rank,
       .ranks = static_cast<uint32_t>(job.assignment.workers_size())});
 }
 
-std::shared_ptr<KeptGradients> KeptAtStart(
-    const PreparedJob& job, const GradientCompressor::Options& options,
-    const GoOnCheck& go_on) {
+std::shared_ptr<KeptGradients> KeptAtStart(const PreparedJob& job,
+                                           const GoOnCheck& go_on) {
   const int64_t start = job.assignment.start_clock();
+  GradientCompressor::Options options =
+      CompressorOptionsOf(job.spec(), job.regimes, job.training, job.rank);
+  options.compression = job.regimes.At(start).compression;
   if (start == 0 || !options.compression.has_residuals()) return nullptr;
   auto kept = Read(job, options, go_on);
   if (kept.ok()) {
@@ -70,8 +74,7 @@ std::shared_ptr<KeptGradients> KeptAtStart(
   }
   LogWarning(
       "residuals of compression begin anew: the bits from here on are not "
-      "those "
-      "of a job that was not interrupted")
+      "those of a job that was not interrupted")
       .Job(job.assignment.job_id())
       .Field("rank", job.rank)
       .Field("clock", start)

@@ -15,12 +15,11 @@ namespace syncline::worker {
 // Null: the rank saves none (SavesResiduals).
 std::shared_ptr<ResidualWriter> MakeResidualWriter(const PreparedJob& job);
 
-// What the rank goes on with, of the checkpoint that the attempt starts from,
-// for a compressor of `options`. Null: nothing; where something was kept, the
-// log says why. Blocks as long as the disk does.
-std::shared_ptr<KeptGradients> KeptAtStart(
-    const PreparedJob& job, const GradientCompressor::Options& options,
-    const GoOnCheck& go_on);
+// What the rank goes on with, of the checkpoint that the attempt starts from.
+// Null: nothing; where something was kept, the log says why. Blocks as long as
+// the disk does.
+std::shared_ptr<KeptGradients> KeptAtStart(const PreparedJob& job,
+                                           const GoOnCheck& go_on);
 
 }  // namespace syncline::worker
 

@@ -36,6 +36,7 @@
 #include "worker/data/data_fingerprint.h"
 #include "worker/embedding/job_rows.h"
 #include "worker/job/compression_options.h"
+#include "worker/job/job_residuals.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/start_files.h"
 
@@ -582,6 +583,9 @@ class Preparation {
     const absl::Status resident = job_.executor->MakeResident(options_.go_on);
     if (!resident.ok()) return AddProblems("model", resident);
     CheckRoomForCompression();
+    if (job_.trains() && problems_.empty()) {
+      job_.kept = KeptAtStart(job_, options_.go_on);
+    }
   }
 
   // The rank's exchange takes that memory when it is made.

@@ -25,6 +25,7 @@
 #include "worker/data/reading/read_watch.h"
 #include "worker/embedding/checkpoint_rows.h"
 #include "worker/embedding/job_rows.h"
+#include "worker/exchange/gradient_compressor.h"
 #include "worker/exchange/transfer_counts.h"
 
 namespace syncline::worker {
@@ -47,6 +48,9 @@ struct PreparedJob {
   // people.
   std::string device_text;
   bool is_on_gpu = false;
+  // What the rank had kept of compressed gradients at the checkpoint that the
+  // attempt starts from; its first compressor takes it. Null: nothing.
+  std::shared_ptr<KeptGradients> kept;
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;
   // Of a rank that evaluates checkpoints of a job with tables; no keys yet.

@@ -3,11 +3,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -53,6 +54,7 @@ class FileReader {
                               StateFileSource::OpenUnlisted(path, go_on));
     ShardStateReader reader(source.get());
     BlockStateReader blocks;
+    seen_.assign(kept_.tensors.size(), false);
     uint64_t expected = 0;
     while (true) {
       SYNCLINE_ASSIGN_OR_RETURN(const ShardStateReader::Record record,
@@ -73,9 +75,18 @@ class FileReader {
       }
     }
     SYNCLINE_RETURN_IF_ERROR(blocks.CheckClosed(reader));
-    if (blocks.blocks() == expected) return absl::OkStatus();
-    return reader.Damage(absl::StrCat("the file has ", blocks.blocks(),
-                                      " tensors, ", expected, " were written"));
+    if (blocks.blocks() != expected) {
+      return reader.Damage(absl::StrCat("the file has ", blocks.blocks(),
+                                        " tensors, ", expected,
+                                        " were written"));
+    }
+    for (size_t i = 0; i < seen_.size(); ++i) {
+      if (!seen_[i] && kept_.tensors[i].residual.size() > 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": tensor ", i, " is not there"));
+      }
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -110,7 +121,11 @@ class FileReader {
     KeptGradients::Tensor& tensor = kept_.tensors[piece.block];
     AlignedFloats& to = piece.array == 0 ? tensor.residual : tensor.momentum;
     if (to.size() != piece.elements || to.size() == 0) return wrong();
-    if (piece.begins) tensor.samples += share * piece.updates;
+    if (piece.begins) {
+      if (seen_[piece.block]) return wrong();
+      seen_[piece.block] = true;
+      tensor.samples += share * static_cast<double>(piece.updates);
+    }
     const size_t count = piece.bytes.size() / sizeof(float);
     for (size_t i = 0; i < count; ++i) {
       float value;
@@ -126,6 +141,7 @@ class FileReader {
   const GradientCompression::Kind kind_;
   const uint32_t slots_;
   KeptGradients& kept_;
+  std::vector<bool> seen_;  // of the file, by tensor
 };
 
 }  // namespace
@@ -144,12 +160,13 @@ ResidualWriter::ResidualWriter(Options options)
       writer_("residuals", 1) {}
 
 ResidualWriter::~ResidualWriter() {
-  const auto why = absl::CancelledError("the rank's part of the job is over");
   {
     MutexLock lock(&mu_);
-    closed_ = why;
+    is_closing_ = true;
+    closing_.SignalAll();
   }
-  disk_.LeaveAt(MonotonicNow() + kCheckpointDiskWaitMax, why);
+  disk_.LeaveAt(MonotonicNow() + kCheckpointDiskWaitMax,
+                absl::CancelledError("the rank's part of the job is over"));
   writer_.Stop();
 }
 
@@ -158,7 +175,8 @@ void ResidualWriter::Save(uint64_t cut_id, int64_t clock,
   {
     MutexLock lock(&mu_);
     if (is_busy_) {
-      LogWarning("residuals not written: an earlier checkpoint's still are")
+      LogWarning(
+          "residuals not written: the file before is still being written")
           .Job(options_.job_id)
           .Field("rank", options_.rank)
           .Field("cut", cut_id);
@@ -194,22 +212,11 @@ void ResidualWriter::Write(const Task& task) {
 }
 
 absl::Status ResidualWriter::WriteFile(const Task& task) {
-  const std::string above =
-      std::filesystem::path(options_.folder).parent_path();
-  // On a host that does not see the folder nothing is to be left.
-  SYNCLINE_RETURN_IF_ERROR(disk_.Run([above, path = task.path] {
-    struct stat info;
-    if (stat(above.c_str(), &info) != 0) return FileError(errno, "see", above);
-    return MakeDirs(path);
-  }));
-  SYNCLINE_ASSIGN_OR_RETURN(const std::unique_ptr<StateFileSink> file,
-                            StateFileSink::Create(
-                                absl::StrCat(task.path, "/", file_),
-                                [this] {
-                                  MutexLock lock(&mu_);
-                                  return closed_;
-                                },
-                                &disk_));
+  SYNCLINE_RETURN_IF_ERROR(AwaitFolder(task.path));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<StateFileSink> file,
+      StateFileSink::Create(absl::StrCat(task.path, "/", file_),
+                            /*go_on=*/nullptr, &disk_));
   file->SetPieceWaitMax(kPieceWaitMax);
   const bool has_momentum = HasMomentum(task.kept);
   ShardStateHeader header;
@@ -241,6 +248,22 @@ absl::Status ResidualWriter::WriteFile(const Task& task) {
   trailer.set_blocks(tensors);
   SYNCLINE_RETURN_IF_ERROR(writer.Write(ShardStateKind::kTrailer, trailer, {}));
   return file->Finish();
+}
+
+absl::Status ResidualWriter::AwaitFolder(const std::string& path) {
+  constexpr absl::Duration kLookAgain = absl::Milliseconds(50);
+  const absl::Time deadline = MonotonicNow() + options_.folder_wait_max;
+  while (true) {
+    const absl::Status seen = disk_.Run([path] {
+      struct stat info;
+      return stat(path.c_str(), &info) == 0 ? absl::OkStatus()
+                                            : FileError(errno, "see", path);
+    });
+    if (!absl::IsNotFound(seen) || MonotonicNow() >= deadline) return seen;
+    MutexLock lock(&mu_);
+    if (is_closing_) return seen;
+    closing_.WaitUntil(&mu_, MonotonicNow() + kLookAgain);
+  }
 }
 
 void ResidualWriter::RemoveUncommitted() {

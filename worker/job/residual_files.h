@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/checkpoint/manifest.h"
@@ -37,13 +38,17 @@ std::string ResidualFileName(uint32_t rank, uint32_t ranks);
 class ResidualWriter final : public ResidualSaver {
  public:
   struct Options {
-    std::string label;  // for messages
     std::string job_id;
-    std::string folder;  // of the job's checkpoints, whose parent is there
+    std::string folder;  // of the job's checkpoints
     uint32_t rank = 0;
     uint32_t ranks = 1;
+    // How long the writer waits for the checkpoint's folder, which those make
+    // who write its state.
+    absl::Duration folder_wait_max = absl::Seconds(10);
   };
   explicit ResidualWriter(Options options);
+  // Waits for a file that is being written, for as long as a checkpoint's disk
+  // is waited for (kCheckpointDiskWaitMax).
   ~ResidualWriter() override;
 
   // Writes the file on another thread. Left out, with a warning, while an
@@ -60,7 +65,9 @@ class ResidualWriter final : public ResidualSaver {
     KeptGradients kept;
   };
   void Write(const Task& task) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status WriteFile(const Task& task);
+  absl::Status WriteFile(const Task& task) ABSL_LOCKS_EXCLUDED(mu_);
+  // Errors: NotFound: it has not come.
+  absl::Status AwaitFolder(const std::string& path) ABSL_LOCKS_EXCLUDED(mu_);
   // Of the checkpoint before, if that has not become one.
   void RemoveUncommitted();
 
@@ -69,8 +76,9 @@ class ResidualWriter final : public ResidualSaver {
   std::string last_path_;       // the writer's: of the file that it wrote last
   std::shared_ptr<Task> task_;  // kept for its memory
   Mutex mu_;
+  CondVar closing_ ABSL_GUARDED_BY(mu_);
   bool is_busy_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status closed_ ABSL_GUARDED_BY(mu_);
+  bool is_closing_ ABSL_GUARDED_BY(mu_) = false;
   DiskThread disk_;    // the writer's
   ThreadPool writer_;  // last: it uses the rest
 };

@@ -17,6 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 TEST_F(ControllerTest, ACutHoldsPushesUntilItEnds) {
   OpenAndInit(ConsistencyMode::kAsync);
@@ -125,6 +126,39 @@ TEST_F(ControllerTest, ASnapshotLiesBetweenThePushesBelowAndAboveItsCut) {
   EXPECT_THAT(Push(4, 0, 1, {0, 1}), IsEmpty());
   EXPECT_THAT(Tick(absl::Seconds(2)), IsEmpty()) << "one snapshot of a cut";
   EXPECT_THAT(Tick(absl::Seconds(3)), Not(Contains(Kind::kSnapshot)));
+}
+
+// The pull that comes with the push which passes the cut is read behind the
+// snapshot, as are those that have waited for it.
+TEST_F(ControllerTest, ValuesAtACutAreReadBehindItsSnapshot) {
+  OpenAndInit(ConsistencyMode::kSync);
+  ShardActions actions;
+  ASSERT_TRUE(controller_
+                  ->OnBeginCut(0, 10, 7, {1, 1}, absl::Seconds(3), kStart,
+                               &actions, CutUse::kCheckpoint)
+                  .ok());
+  const auto push_and_pull = [&](CallToken token, uint32_t rank) {
+    return Call({.token = token,
+                 .rank = rank,
+                 .incarnation = 10 + rank,
+                 .deadline = kStart + absl::Seconds(5),
+                 .push = PushFacts{.clock = 0,
+                                   .sample_count = 8,
+                                   .blocks_in_clock = 2,
+                                   .blocks = {0, 1}},
+                 .pull = PullFacts{1, {0, 1}, /*cut_id=*/0}});
+  };
+  EXPECT_THAT(push_and_pull(2, 0), Not(Contains(Kind::kRead)));
+  push_and_pull(3, 1);
+  std::vector<CallToken> read;
+  bool is_behind = false;
+  for (const ShardAction& action : last_) {
+    is_behind |= action.kind == Kind::kSnapshot;
+    if (action.kind != Kind::kRead) continue;
+    EXPECT_TRUE(is_behind) << action.token;
+    read.push_back(action.token);
+  }
+  EXPECT_THAT(read, UnorderedElementsAre(2, 3));
 }
 
 TEST_F(ControllerTest, AWaitNamesThePurposeOfTheCut) {

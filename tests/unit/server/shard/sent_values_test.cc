@@ -114,15 +114,26 @@ TEST(SentValuesTest, TheFirstReadOfAClockMakesItsChange) {
 TEST(SentValuesTest, AChangeFromWhatWasNotSentIsRefused) {
   Pair pair;
   EXPECT_THAT(pair.sent().ChangeAt(1, 3, pair.own()[1]).status().message(),
-              HasSubstr("values of clock 3 were sent after none"));
+              HasSubstr("clock 3 from those of clock 2 was asked for"));
   EXPECT_THAT(pair.sent().ChangeAt(1, 5, pair.own()[1]).status().message(),
-              HasSubstr("values of clock 5 were sent after those of 3"));
+              HasSubstr("clock 5's are the latest"));
   // A call that comes late.
   EXPECT_FALSE(pair.sent().ChangeAt(1, 4, pair.own()[1]).ok());
   const auto late = pair.sent().At(1, 4, pair.own()[1]);
   EXPECT_EQ(late.size(), kCounts[1]);
   pair.Update();
   EXPECT_OK(pair.sent().ChangeAt(1, 6, pair.own()[1]).status());
+}
+
+// However far values have gone meanwhile.
+TEST(SentValuesTest, BehindAGapValuesAreWhole) {
+  Pair pair;
+  pair.ReadAt(0);
+  for (int i = 0; i < 5; ++i) pair.Update();
+  pair.ReadAt(5);
+  EXPECT_EQ(pair.worker(), pair.own());
+  pair.Update();
+  EXPECT_TRUE(pair.FollowTo(6));
 }
 
 TEST(SentValuesTest, AValueThatIsNotFiniteIsSeenByWhoFollows) {

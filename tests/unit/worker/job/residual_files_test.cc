@@ -85,26 +85,16 @@ class ResidualFilesTest : public ::testing::Test {
         CheckpointName{.clock = clock, .cut_id = cut}.ToString());
   }
   ResidualWriter::Options Options(uint32_t rank) const {
-    return {.label = "job j-1 on worker:0",
-            .job_id = "j-1",
+    return {.job_id = "j-1",
             .folder = absl::StrCat(dir_.path(), "/j-1"),
             .rank = rank,
-            .ranks = 2};
+            .ranks = 2,
+            .folder_wait_max = absl::Milliseconds(100)};
   }
   void Save(uint32_t rank, const GradientCompressor& compressor) {
-    ResidualWriter writer(Options(rank));
+    std::filesystem::create_directories(Path());
+    ResidualWriter writer(Options(rank));  // its end waits for the file
     writer.Save(kCut, kClock, compressor);
-    AwaitFile(Path(), rank);
-  }
-  // A file that is whole: what is read may still grow.
-  void AwaitFile(const std::string& path, uint32_t rank) {
-    ASSERT_TRUE(Eventually(absl::Seconds(30), [&] {
-      return ReadFile(absl::StrCat(path, "/", ResidualFileName(rank, 2)),
-                      kFileBytesMax)
-                 .ok() &&
-             Read(Kind::kTopK, rank).status().code() !=
-                 absl::StatusCode::kDataLoss;
-    }));
   }
   absl::StatusOr<std::shared_ptr<KeptGradients>> Read(
       Kind kind, uint32_t rank, uint32_t ranks = 2,
@@ -203,28 +193,32 @@ TEST_F(ResidualFilesTest, AFileThatIsDamagedOrCutOffIsRefused) {
 TEST_F(ResidualFilesTest, AFileWithoutAManifestGoesWithTheNext) {
   const auto compressor = Compressor(Kind::kTopK, 0);
   Step(0, compressor.get());
-  ResidualWriter writer(Options(0));
-  writer.Save(kCut, kClock, *compressor);
-  AwaitFile(Path(), 0);
   const std::string next = Path(kClock + 1, kCut + 1);
-  ASSERT_TRUE(Eventually(absl::Seconds(30), [&] {
-    writer.Save(kCut + 1, kClock + 1, *compressor);
-    return std::filesystem::exists(next);
-  }));
+  std::filesystem::create_directories(Path());
+  std::filesystem::create_directories(next);
+  const std::string file = absl::StrCat("/", ResidualFileName(0, 2));
+  {
+    ResidualWriter writer(Options(0));
+    writer.Save(kCut, kClock, *compressor);
+    ASSERT_TRUE(Eventually(absl::Seconds(30), [&] {
+      writer.Save(kCut + 1, kClock + 1, *compressor);
+      return std::filesystem::exists(next + file);
+    }));
+  }
   EXPECT_FALSE(std::filesystem::exists(Path()));
+  EXPECT_TRUE(std::filesystem::exists(next + file));
 }
 
-TEST_F(ResidualFilesTest, NothingIsLeftOnAHostThatDoesNotSeeTheFolder) {
+// The folder comes from who writes the checkpoint.
+TEST_F(ResidualFilesTest, AFolderThatDoesNotComeIsNotMade) {
   const auto compressor = Compressor(Kind::kTopK, 0);
   Step(0, compressor.get());
   {
-    ResidualWriter::Options options = Options(0);
-    options.folder = absl::StrCat(dir_.path(), "/not-mounted/j-1");
-    ResidualWriter writer(options);
+    ResidualWriter writer(Options(0));
     writer.Save(kCut, kClock, *compressor);
   }
-  EXPECT_FALSE(
-      std::filesystem::exists(absl::StrCat(dir_.path(), "/not-mounted")));
+  EXPECT_FALSE(std::filesystem::exists(absl::StrCat(dir_.path(), "/j-1")));
+  EXPECT_EQ(Read(Kind::kTopK, 0).status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace
