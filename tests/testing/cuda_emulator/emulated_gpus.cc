@@ -30,7 +30,8 @@ class FailsInPreparation : public testing::EmulatedDevice {
 
 }  // namespace
 
-GpuSource CudaGpus() {
+// Its convolutions are kernels of this program.
+GpuSource CudaGpus(CudaConvolutions) {
   return {.count = [] { return 1; },
           .open = [](int number) -> absl::StatusOr<std::unique_ptr<Device>> {
             const char* const file =
