@@ -196,6 +196,7 @@ TEST_F(ResidualFilesTest, AFileWithoutAManifestGoesWithTheNext) {
   const std::string next = Path(kClock + 1, kCut + 1);
   std::filesystem::create_directories(Path());
   std::filesystem::create_directories(next);
+  ASSERT_OK(WriteFileAtomically(absl::StrCat(next, "/", kManifestFile), "m"));
   const std::string file = absl::StrCat("/", ResidualFileName(0, 2));
   {
     ResidualWriter writer(Options(0));
