@@ -61,7 +61,7 @@ void CheckValues(const JobSpec& spec, Problems* problems) {
                   "is for PARAMETER_SERVER, ALL_REDUCE and HYBRID; not built "
                   "yet for ",
                   NameOfStrategy(spec),
-                  ": leave it out; wire_type BFLOAT16 halves the bytes of "
+                  ": leave it out; wire_type WIRE_BFLOAT16 halves the bytes of "
                   "values");
     return;
   }
@@ -112,9 +112,10 @@ void CheckOneBitAdam(const JobSpec& spec, Problems* problems) {
                   NameOfStrategy(spec), ": use INT8");
   }
   if (!IsOneOf(spec.wire_type(), {WIRE_TYPE_UNSPECIFIED, WIRE_FLOAT32})) {
-    problems->Add("compression.kind",
-                  "ONE_BIT_ADAM goes with wire_type FLOAT32 only: its warm-up "
-                  "sends gradients as they are");
+    problems->Add(
+        "compression.kind",
+        "ONE_BIT_ADAM goes with wire_type WIRE_FLOAT32 only: its warm-up "
+        "sends gradients as they are");
   }
   const int64_t clocks = static_cast<int64_t>(spec.training().max_clocks());
   const auto warmup = static_cast<int64_t>(spec.compression().warmup_clocks());

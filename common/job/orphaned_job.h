@@ -30,6 +30,15 @@ inline bool IsOfOrphanedJob(absl::string_view reason) {
          absl::StrContains(reason.substr(scheduler), kOutOfReachFor);
 }
 
+// Stands in the answer of a ps that has none of the job whose worker calls: a
+// process that has come in the place of one that is lost, before the scheduler
+// has noticed that, or that has closed the job.
+inline constexpr char kNotOpenOnPs[] = " is not open on this ps";
+
+inline bool IsOfLostPs(absl::string_view reason) {
+  return absl::StrContains(reason, kNotOpenOnPs);
+}
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_COMMON_JOB_ORPHANED_JOB_H_

@@ -98,7 +98,12 @@ absl::Status CheckTypeCanChange(const JobSpec& spec, const Regime& current,
       StrategyOf(current) != ALL_REDUCE) {
     return CheckThroughPs("wire_type", current, next);
   }
-  return CheckStateMoves(spec);
+  const absl::Status moves = CheckStateMoves(spec);
+  if (moves.ok()) return moves;
+  return Refuse("wire_type",
+                absl::StrCat("by ALL_REDUCE it changes as the strategy does, "
+                             "where that can; ",
+                             moves.message()));
 }
 
 WireType Known(WireType type) {
@@ -161,6 +166,7 @@ absl::Status CheckCompressesIn(const JobSpec& spec, const Regime& regime,
                                const CompressionSpec& compression) {
   JobSpec job = spec;
   job.set_strategy(PARAMETER_SERVER);
+  job.set_wire_type(regime.wire_type());
   *job.mutable_consistency() = regime.consistency();
   *job.mutable_compression() = compression;
   std::vector<std::string> list;

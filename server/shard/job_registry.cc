@@ -112,8 +112,7 @@ absl::StatusOr<const JobRegistry::OpenJob*> JobRegistry::JobOf(
   if (draining_) return Draining();
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) {
-    std::string problem =
-        absl::StrCat("job ", job_id, " is not open on this ps");
+    std::string problem = absl::StrCat("job ", job_id, kNotOpenOnPs);
     const auto orphaned = orphaned_.find(job_id);
     if (orphaned != orphaned_.end()) {
       absl::StrAppend(&problem, ": it was closed: ", orphaned->second);

@@ -114,7 +114,7 @@ void GradientCompressor::GoOnWith(KeptGradients* kept) {
     Tensor& to = tensors_[i];
     take(&from.residual, &to.residual);
     take(&from.momentum, &to.momentum);
-    to.samples = static_cast<uint64_t>(std::llround(from.samples));
+    to.samples = from.samples;
   }
   keeps_some_ = true;
 }
@@ -126,7 +126,7 @@ void GradientCompressor::CopyKept(KeptGradients* to) const {
     absl::c_copy(from.span(), floats->data());
   };
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    to->tensors[i].samples = static_cast<double>(tensors_[i].samples);
+    to->tensors[i].samples = tensors_[i].samples;
     copy(tensors_[i].residual, &to->tensors[i].residual);
     copy(tensors_[i].momentum, &to->tensors[i].momentum);
   }

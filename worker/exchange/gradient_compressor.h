@@ -28,7 +28,7 @@ struct AdamMoments {
 // keeps nothing both are empty.
 struct KeptGradients {
   struct Tensor {
-    double samples = 0;  // of the step that it is of; 0: of none yet
+    uint64_t samples = 0;  // of the step that it is of; 0: of none yet
     AlignedFloats residual;
     AlignedFloats momentum;  // kDgc with momentum
   };

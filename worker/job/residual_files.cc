@@ -38,7 +38,7 @@ bool HasMomentum(const KeptGradients& kept) {
                      [](const auto& of) { return of.momentum.size() > 0; });
 }
 
-// Reads one rank's file, and adds `share` of it to *kept, which has its sizes.
+// Reads a rank's file into *kept, which has its sizes.
 class FileReader {
  public:
   FileReader(const CheckpointManifest& manifest, GradientCompression::Kind kind,
@@ -48,8 +48,8 @@ class FileReader {
         slots_(HasMomentum(*kept) ? 1 : 0),
         kept_(*kept) {}
 
-  absl::Status Add(const std::string& path, uint32_t rank, double share,
-                   const GoOnCheck& go_on) {
+  absl::Status Read(const std::string& path, uint32_t rank,
+                    const GoOnCheck& go_on) {
     SYNCLINE_ASSIGN_OR_RETURN(const auto source,
                               StateFileSource::OpenUnlisted(path, go_on));
     ShardStateReader reader(source.get());
@@ -69,7 +69,7 @@ class FileReader {
       } else if (record.kind == ShardStateKind::kDense) {
         SYNCLINE_ASSIGN_OR_RETURN(const BlockStateReader::Piece piece,
                                   blocks.Take(reader, record));
-        SYNCLINE_RETURN_IF_ERROR(Add(path, piece, share));
+        SYNCLINE_RETURN_IF_ERROR(Take(path, piece));
       } else {
         return reader.Damage("residuals have no such record");
       }
@@ -110,8 +110,8 @@ class FileReader {
         ", not ", text(KindName(kind_), slots_)));
   }
 
-  absl::Status Add(const std::string& path,
-                   const BlockStateReader::Piece& piece, double share) {
+  absl::Status Take(const std::string& path,
+                    const BlockStateReader::Piece& piece) {
     const auto wrong = [&] {
       return absl::InvalidArgumentError(absl::StrCat(
           path, ": tensor ", piece.block, " with ", piece.elements,
@@ -124,16 +124,10 @@ class FileReader {
     if (piece.begins) {
       if (seen_[piece.block]) return wrong();
       seen_[piece.block] = true;
-      tensor.samples += share * static_cast<double>(piece.updates);
+      tensor.samples = static_cast<uint64_t>(piece.updates);
     }
-    const size_t count = piece.bytes.size() / sizeof(float);
-    for (size_t i = 0; i < count; ++i) {
-      float value;
-      std::memcpy(&value, piece.bytes.data() + i * sizeof(value),
-                  sizeof(value));
-      to.data()[piece.first + i] +=
-          share == 1 ? value : static_cast<float>(share * value);
-    }
+    std::memcpy(to.data() + piece.first, piece.bytes.data(),
+                piece.bytes.size());
     return absl::OkStatus();
   }
 
@@ -292,15 +286,15 @@ absl::StatusOr<std::shared_ptr<KeptGradients>> ReadResiduals(
     tensor.residual = AlignedFloats(count);
     if (has_momentum) tensor.momentum = AlignedFloats(count);
   }
-  const auto before = static_cast<uint32_t>(manifest.workers_size());
-  const bool same = before == ranks;
-  FileReader reader(manifest, kind, kept.get());
-  for (uint32_t r = 0; r < before; ++r) {
-    if (same && r != rank) continue;
-    SYNCLINE_RETURN_IF_ERROR(
-        reader.Add(absl::StrCat(path, "/", ResidualFileName(r, before)), r,
-                   same ? 1 : 1.0 / before, go_on));
+  if (static_cast<uint32_t>(manifest.workers_size()) != ranks) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": residuals of ", manifest.workers_size(),
+                     " workers, not of ", ranks));
   }
+  SYNCLINE_RETURN_IF_ERROR(
+      FileReader(manifest, kind, kept.get())
+          .Read(absl::StrCat(path, "/", ResidualFileName(rank, ranks)), rank,
+                go_on));
   return kept;
 }
 

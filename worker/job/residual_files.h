@@ -84,11 +84,10 @@ class ResidualWriter final : public ResidualSaver {
 };
 
 // What rank `rank` of `ranks` goes on with from the checkpoint in the folder
-// `path`: its own, where the checkpoint had as many ranks; else the mean of
-// theirs, which makes the same sum. `elements`: by tensor, 0: nothing is kept
-// of it. `kind`: the job's now; `has_momentum`: it keeps that, too. Blocks as
-// long as the disk does. Errors: NotFound: a file is not there; DataLoss:
-// damaged, or of another checkpoint; FailedPrecondition: of another kind;
+// `path`. `elements`: by tensor, 0: nothing is kept of it. `kind`: the job's
+// now; `has_momentum`: it keeps that, too. Blocks as long as the disk does.
+// Errors: NotFound: the file is not there; DataLoss: damaged, or of another
+// checkpoint; FailedPrecondition: of another kind, or number of ranks;
 // InvalidArgument: of another model; others by errno; those of `go_on`, which
 // may be null.
 absl::StatusOr<std::shared_ptr<KeptGradients>> ReadResiduals(

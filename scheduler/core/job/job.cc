@@ -491,8 +491,9 @@ void Job::OnDone(SessionId session, const JobDone& done, absl::Time now,
   }
   const std::string reason =
       absl::StrCat(MemberText(member->member()), ": ", done.message());
-  // Another member stopped first, and says why.
-  if (IsOfOrphanedJob(done.message())) {
+  // Another member stopped first, and says why; or it is a new process, whose
+  // loss is about to be noticed.
+  if (IsOfOrphanedJob(done.message()) || IsOfLostPs(done.message())) {
     return Fail(reason, kExitRetryable, now, actions);
   }
   // Its process was told to end, and takes its time for that.

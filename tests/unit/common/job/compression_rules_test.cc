@@ -81,7 +81,7 @@ TEST(CompressionRulesTest, RefusesByName) {
        "compression.kind: ", "with FLOAT16 by loss_scale.fixed"},
       {"compression { kind: ONE_BIT_ADAM } optimizer { kind: ADAM } "
        "wire_type: WIRE_BFLOAT16",
-       "compression.kind: ", "with wire_type FLOAT32 only"},
+       "compression.kind: ", "with wire_type WIRE_FLOAT32 only"},
       {"compression { kind: ONE_BIT_ADAM warmup_clocks: 9 } optimizer { kind: "
        "ADAM } training { max_clocks: 9 }",
        "compression.warmup_clocks: ", "nothing would be compressed"},

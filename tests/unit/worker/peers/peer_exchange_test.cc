@@ -1225,7 +1225,7 @@ std::vector<Tensors> StateOf(const Job& job, uint32_t arrays) {
 }
 
 // Each rank is given what it owns, by arrays that the tensors do not have.
-// Until BeginWith the tensors stay as they are: a change may come to nothing.
+// Until ShowValues the tensors stay as they are: a change may come to nothing.
 TEST(PeerExchangeTest, RanksHandTheStateOfPsToEachOther) {
   for (const auto type : {ElementType::kFloat32, ElementType::kFloat16}) {
     for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kAdam}) {
@@ -1267,6 +1267,7 @@ TEST(PeerExchangeTest, RanksHandTheStateOfPsToEachOther) {
           EXPECT_EQ(exchange.RestoreRest(/*clock=*/1), absl::OkStatus());
           EXPECT_TRUE(SameBits(ranks[rank]->values(), Sent(type, state[0])));
           exchange.BeginWith(ShardStateHeader(), /*clock=*/1);
+          exchange.ShowValues(type);
           EXPECT_TRUE(SameBits(ranks[rank]->values(), Sent(type, state[0])));
         });
         for (uint32_t rank = 0; rank < 3; ++rank) {

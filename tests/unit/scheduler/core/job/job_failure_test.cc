@@ -124,6 +124,14 @@ TEST_F(JobTest, ACallThatCameAfterThatIsToo) {
   EXPECT_EQ(job_.status().exit_code(), 138);
 }
 
+// A new process answered at its address before the loss was noticed.
+TEST_F(JobTest, APsThatHasBegunAnewIsALoss) {
+  StartAndRun();
+  Done(kWorker, 9, "PushPull (5 attempts): job j-0001 is not open on this ps");
+  EXPECT_EQ(state(), FAILED);
+  EXPECT_EQ(job_.status().exit_code(), 138);
+}
+
 TEST_F(JobTest, APsThatReleasedAnOrphanedJobSaysWhy) {
   StartAndRun();
   JobDone done;
