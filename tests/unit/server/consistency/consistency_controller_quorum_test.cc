@@ -153,6 +153,7 @@ TEST_F(QuorumTest, AStateSaysWhoWasLeftBehind) {
   EXPECT_EQ(last_[0].min_clock, 3);
   // A new attempt has new workers, which begin there.
   open(/*begins_attempt=*/true);
+  Init();
   EXPECT_THAT(Pull(35, 1, 3), ElementsAre(Kind::kRead));
   EXPECT_EQ(last_[0].min_clock, 3);
 }
