@@ -126,15 +126,19 @@ TEST_F(CompressedTrainingTest, AJobThatGoesOnHasTheBitsOfOneThatDidNotEnd) {
     const auto through = cluster_.Train(file);
     ASSERT_OK(through.status());
     ASSERT_GE(through->checkpoints_size(), 3);
-    // A worker's file is no part of the checkpoint, which may be whole before.
-    const CheckpointInfo& checkpoint = through->checkpoints(1);
+    // A worker's file is no part of the checkpoint: it may come later, or be
+    // left out where the one before is still written.
+    CheckpointInfo checkpoint;
     ASSERT_TRUE(Eventually(absl::Seconds(30), [&] {
-      int files = 0;
-      for (const auto& each :
-           std::filesystem::directory_iterator(checkpoint.path())) {
-        files += each.path().filename().string().starts_with("residuals-");
+      for (const CheckpointInfo& each : through->checkpoints()) {
+        int files = 0;
+        for (const auto& file :
+             std::filesystem::directory_iterator(each.path())) {
+          files += file.path().filename().string().starts_with("residuals-");
+        }
+        if (files == 3) checkpoint = each;
       }
-      return files == 3;
+      return checkpoint.clock() > 0;
     }));
     const auto submitted =
         cluster_.Synctl({"submit", file, "--from", checkpoint.path()});

@@ -245,7 +245,7 @@ absl::Status ResidualWriter::WriteFile(const Task& task) {
 }
 
 absl::Status ResidualWriter::AwaitFolder(const std::string& path) {
-  constexpr absl::Duration kLookAgain = absl::Milliseconds(50);
+  absl::Duration look_again = absl::Milliseconds(1);
   const absl::Time deadline = MonotonicNow() + options_.folder_wait_max;
   while (true) {
     const absl::Status seen = disk_.Run([path] {
@@ -256,7 +256,8 @@ absl::Status ResidualWriter::AwaitFolder(const std::string& path) {
     if (!absl::IsNotFound(seen) || MonotonicNow() >= deadline) return seen;
     MutexLock lock(&mu_);
     if (is_closing_) return seen;
-    closing_.WaitUntil(&mu_, MonotonicNow() + kLookAgain);
+    closing_.WaitUntil(&mu_, MonotonicNow() + look_again);
+    look_again = std::min(2 * look_again, absl::Milliseconds(100));
   }
 }
 
