@@ -107,9 +107,9 @@ class Daemon {
   // false, else 128 + signal.
   int AwaitExit(const std::function<bool()>& busy = nullptr);
   absl::Time drain_deadline() const { return drain_deadline_; }
-  // What is done instead of an end by itself, if the process does not end in
-  // time: `cut_off` may return, and the process ends then. From a thread of its
-  // own, while others run. Before AwaitExit.
+  // `cut_off` is called if the process does not end in time; it may start the
+  // program anew. If it returns, the process ends. Called on a thread of its
+  // own, while others run. REQUIRES: before AwaitExit.
   void SetCutOff(std::function<void()> cut_off) {
     cut_off_ = std::move(cut_off);
   }

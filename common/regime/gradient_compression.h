@@ -22,9 +22,9 @@ struct GradientCompression {
   double fraction = kDefaultFraction;               // kTopK, kDgc: (0, 1)
   uint32_t block_elements = kDefaultBlockElements;  // not of the sparse ones
   uint64_t warmup_clocks = 0;                       // kDgc, kOneBitAdam
-  // What comes back, sums of gradients or what changes in the values of ps,
-  // comes as kInt8, and with kOneBitAdam as it went; its owner keeps what that
-  // loses.
+  // The answers are compressed too: sums of gradients, or changes of the ps'
+  // values, come back as kInt8, and with kOneBitAdam as signs. Their owner
+  // keeps the rounding error for the next answer.
   bool values = false;
 
   bool any() const { return kind != Kind::kNone; }

@@ -12,7 +12,7 @@ namespace syncline {
 // program was built without CUDA.
 int CountCudaDevices();
 
-// What computes a GPU's convolutions.
+// The implementation of a GPU's convolutions.
 enum class CudaConvolutions {
   // cuDNN. Where it is not on this machine, layers of convolutions are refused
   // when they are made (FailedPrecondition), with what to do.

@@ -89,7 +89,7 @@ struct CudnnPass {
 struct CudnnFunctions {
   size_t (*version)() = nullptr;  // 91900 is 9.19.0
   const char* (*error_string)(CudnnStatus status) = nullptr;
-  // What the library says about this thread's last error; "" if nothing.
+  // The library's text for this thread's last error; "" if there is none.
   void (*last_error_string)(char* text, size_t bytes) = nullptr;
   CudnnStatus (*create)(CudnnHandle* handle) = nullptr;
   CudnnStatus (*destroy)(CudnnHandle handle) = nullptr;

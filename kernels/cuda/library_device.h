@@ -16,8 +16,8 @@ class LibraryDevice : public Device {
  public:
   // CUDA's calls of this thread are for this device from now on.
   virtual void Enter() = 0;
-  // What computes its convolutions; null: kernels of this program do. Errors:
-  // FailedPrecondition: it is not on this machine.
+  // The cuDNN of the device's convolutions; null: this program's own kernels
+  // compute them. Errors: FailedPrecondition: cuDNN is not on this machine.
   virtual absl::StatusOr<Cudnn*> cudnn() const = 0;
   // As AllowTf32 has said.
   virtual bool takes_tf32() const = 0;

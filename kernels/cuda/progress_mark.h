@@ -45,7 +45,7 @@ class ProgressMark {
   // Queues the write of the latest Set, unless that was done.
   void Queue(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What the device is at; empty: nothing of the latest names.
+  // The name of the work that the device runs; empty: none of the latest names.
   std::string Running() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -149,8 +149,8 @@ class Device {
     // Tells the devices of a machine apart, in all processes: "0000:3b:00.0".
     std::string address = {};
     uint64_t memory_bytes = 0;  // all that it has
-    // What computes its convolutions: "cuDNN 9.19.0". Other versions may choose
-    // other algorithms, which give other last bits.
+    // The library of its convolutions: "cuDNN 9.19.0". Other versions may
+    // choose other algorithms, which give other last bits.
     std::string convolutions = {};
     // Why it has none, for people; empty: it has.
     std::string why_no_convolutions = {};

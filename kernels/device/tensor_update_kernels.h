@@ -19,7 +19,7 @@ struct TensorChunk {
 };
 inline constexpr int32_t kTensorChunkMax = 16384;
 
-// What check has found in a chunk.
+// The result of `check` for one chunk.
 struct ChunkCheck {
   // Of the mean gradient, in float64; 0: of a running mean.
   double squares = 0;

@@ -43,7 +43,8 @@ struct PullFacts {
   std::vector<BlockIndex> blocks;  // ascending; empty: waits for the shard
   uint64_t cut_id = 0;
   ElementType type = ElementType::kFloat32;  // of the answer
-  // What changes from the values of the clock before, which the caller has.
+  // True: the answer has the changes from the values of the clock before, which
+  // the caller has.
   bool changes = false;
 };
 

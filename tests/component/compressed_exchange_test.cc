@@ -139,8 +139,8 @@ TEST(CompressedExchangeTest, AJobThatStopsCompressingHasLostNothing) {
   }
 }
 
-// What rounding loses of the values is in the next change: workers are as far
-// from the ps' own values as a rounding of one step's change, at any clock.
+// The rounding error of a change is in the next change: workers are as far from
+// the ps' own values as a rounding of one step's change, at any clock.
 TEST(CompressedExchangeTest, ValuesComeBackAsChanges) {
   for (const Kind kind : {Kind::kInt8, Kind::kTernGrad}) {
     SCOPED_TRACE(static_cast<int>(kind));

@@ -127,8 +127,8 @@ class Reference {
     }
     return sum;
   }
-  // What COMPENSATE adds to `late`, which was computed with the values of `old`
-  // at `old_clock`.
+  // `late`, computed with the values of `old` at `old_clock`, as COMPENSATE
+  // changes it.
   Gradient Compensated(Gradient late, const Reference& old, int64_t old_clock,
                        int64_t clock, double lambda) const {
     const double weight = lambda / static_cast<double>(late.samples);

@@ -231,12 +231,14 @@ class StepPlan {
   absl::Status EnterStep(int step);
   void LeaveStep(int step);
   void NameMarks();
-  // What the stream is told before work is queued, where the device is not the
-  // host; the number in marks_. The batch's inputs and the loss have the first
-  // two.
+  // The work of an operator in a step.
   enum class Work { kForward, kRecomputed, kBackward };
+  // Numbers in marks_ of the batch's inputs and the loss; operators have the
+  // later ones.
   static constexpr uint32_t kInputsMark = 0;
   static constexpr uint32_t kLossMark = 1;
+  // Queues the mark of an operator's work before that work, where the device is
+  // not the host.
   void Mark(size_t position, Work work);
   absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
   absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);

@@ -24,8 +24,8 @@ struct AdamMoments {
   absl::Span<const float> second;
 };
 
-// What a compressor keeps from step to step, by tensor; of one of which it
-// keeps nothing both are empty.
+// Residuals and momentum that a compressor keeps from step to step, by tensor;
+// both are empty for a tensor of which it keeps nothing.
 struct KeptGradients {
   struct Tensor {
     uint64_t samples = 0;  // of the step that it is of; 0: of none yet
@@ -87,8 +87,8 @@ class GradientCompressor {
     // number of blocks may stay whole. For StateBytes alone.
     bool sends_non_finite = false;
     std::vector<bool> running_means = {};  // by tensor; empty: none is one
-    // What the first step goes on with, of the same kind and tensors, whose
-    // memory the compressor takes; null: nothing.
+    // Residuals and momentum that the first step begins with, of the same kind
+    // and tensors. The compressor takes their memory. Null: none.
     std::shared_ptr<KeptGradients> start = nullptr;
   };
 
@@ -156,7 +156,8 @@ class GradientCompressor {
   int64_t clock() const { return clock_; }
 
   GradientCompression::Kind kind() const { return options_.compression.kind; }
-  // What is kept now, between steps. Memory that *to has is used again.
+  // Copies residuals and momentum, between steps. Memory that *to has is used
+  // again.
   void CopyKept(KeptGradients* to) const;
 
   // The residual that a tensor's next gradient is added to; of kDgc v. Empty:

@@ -10,14 +10,14 @@
 
 namespace syncline::worker {
 
-// What a rank's compressor keeps, in the checkpoints of its job.
+// A rank's residuals and momentum in the checkpoints of its job.
 
 // Null: the rank saves none (SavesResiduals).
 std::shared_ptr<ResidualWriter> MakeResidualWriter(const PreparedJob& job);
 
-// What the rank goes on with, of the checkpoint that the attempt starts from.
-// Null: nothing; where something was kept, the log says why. Blocks as long as
-// the disk does.
+// The rank's residuals and momentum of the checkpoint that the attempt starts
+// from. Null: none; where the checkpoint should have some, the log says why.
+// Blocks as long as the disk does.
 std::shared_ptr<KeptGradients> KeptAtStart(const PreparedJob& job,
                                            const GoOnCheck& go_on);
 

@@ -48,8 +48,8 @@ struct PreparedJob {
   // people.
   std::string device_text;
   bool is_on_gpu = false;
-  // What the rank had kept of compressed gradients at the checkpoint that the
-  // attempt starts from; its first compressor takes it. Null: nothing.
+  // The rank's residuals and momentum at the checkpoint that the attempt starts
+  // from; the first compressor takes them. Null: none.
   std::shared_ptr<KeptGradients> kept;
   // Null if the job has no tables.
   std::shared_ptr<JobRows> rows;

@@ -83,9 +83,10 @@ class ResidualWriter final : public ResidualSaver {
   ThreadPool writer_;  // last: it uses the rest
 };
 
-// What rank `rank` of `ranks` goes on with from the checkpoint in the folder
-// `path`. `elements`: by tensor, 0: nothing is kept of it. `kind`: the job's
-// now; `has_momentum`: it keeps that, too. Blocks as long as the disk does.
+// The residuals and momentum of rank `rank` of `ranks` in the checkpoint in the
+// folder `path`. `elements`: by tensor, 0: nothing is kept of it. `kind`: the
+// job's now; `has_momentum`: it has momentum, too. Blocks as long as the disk
+// does.
 // Errors: NotFound: the file is not there; DataLoss: damaged, or of another
 // checkpoint; FailedPrecondition: of another kind, or number of ranks;
 // InvalidArgument: of another model; others by errno; those of `go_on`, which

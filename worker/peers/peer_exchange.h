@@ -113,8 +113,7 @@ class PeerExchange : public ParameterExchange {
     TransferCounts* counts = nullptr;  // outlives this; null: nobody asks
     // Of the job; label and ranks are filled in. None: it makes none.
     std::optional<PeerCheckpoints::Options> checkpoints = {};
-    // What the rank keeps of compressed gradients, in these; null: it is not
-    // saved.
+    // Saves the rank's residuals and momentum at cuts; null: nobody does.
     std::shared_ptr<ResidualSaver> residuals = nullptr;
     // The state that the job begins with. Null: the chief's initial values.
     std::shared_ptr<const StartFiles> start = nullptr;

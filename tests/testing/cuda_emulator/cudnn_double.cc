@@ -231,7 +231,7 @@ CudnnStatus MakeProblem(Pass pass, CudnnHandle handle, CudnnDescriptor first,
   return fits ? kCudnnSuccess : Bad("dimensions that do not fit", kMisfit);
 }
 
-// What the library has of a pass, the fastest first.
+// The library's algorithms for a pass, the fastest first.
 std::vector<CudnnAlgorithm> AlgorithmsOf(Pass pass) {
   const auto make = [](int algorithm, int determinism) {
     CudnnAlgorithm made = {};

@@ -16,8 +16,8 @@ namespace syncline::testing {
 // first algorithms that it recommends are ones that nobody should take. Math
 // other than FMA rounds factors to TF32.
 //
-// What it is told and what it has seen, of this process; tests that change it
-// begin with MakeCudnnDouble. One thread at a time.
+// The double's settings and records, one of each process. Tests that change
+// them begin with MakeCudnnDouble. One thread at a time.
 struct CudnnDoubleState {
   // To be set by tests.
   size_t version = 91900;

@@ -127,7 +127,7 @@ TEST(CudnnTest, ItsStateIsMadeOnceAndDestroyedWithIt) {
   EXPECT_EQ(CudnnDouble().handles, 0);
 }
 
-// What could not begin is tried again: a driver may have been replaced.
+// A library that could not begin is tried again: a driver may be replaced.
 TEST(CudnnTest, TriesToBeginAgain) {
   const auto cudnn = testing::MakeCudnnDouble();
   testing::EmulatedDevice device;

@@ -82,7 +82,7 @@ TEST_F(ProgressMarkTest, WithoutNamesNothingIsNamed) {
   EXPECT_THAT(Error(), Not(HasSubstr("running")));
 }
 
-// What is in the device's word is of the names before.
+// The number in the device's word is one of the names before.
 TEST_F(ProgressMarkTest, OtherNamesBeginWithNone) {
   uint64_t word = 0;
   cuda::ProgressMark mark(&word);

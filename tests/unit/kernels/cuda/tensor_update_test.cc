@@ -108,7 +108,7 @@ TEST_P(TensorUpdateTest, UpdatesAreThoseOfThisMachine) {
           }
         }
       }
-      // What lies between the tensors is not touched.
+      // Elements between the tensors are not touched.
       const void* const there[] = {value, slots[0], slots[1]};
       for (int k = 0; k < 3; ++k) {
         const Numbers got = Get<float>(there[k], kElements);

@@ -78,7 +78,7 @@ std::vector<float> RowAt(const RowBatch& table, int64_t key, int64_t clock) {
   return row;
 }
 
-// What was handed over of a step's rows.
+// The gradients of a step's rows as the trainer handed them over.
 struct HandedRows {
   int64_t clock = 0;
   uint64_t samples = 0;
