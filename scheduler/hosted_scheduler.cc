@@ -17,15 +17,15 @@ namespace {
 // Several heartbeats fit into a lease, so a single late one loses no member.
 constexpr double kHeartbeatsPerLease = 5;
 
-// Members of a process that is alone: its worker and its ps.
-constexpr int kMembersAlone = 2;
-
-// Members of TF_CONFIG's cluster. A scheduler task is none; who hosts the
-// scheduler beside its own task is.
-int MemberCount(const DaemonOptions& options) {
-  if (options.alone) return kMembersAlone;
+// Members that have to come to be told that the cluster ends: those of
+// TF_CONFIG. A scheduler task is none; a task that hosts the scheduler is one.
+// A process that is alone ends as soon as its worker or its ps is told, and the
+// other one may never come.
+std::optional<int> MembersToTell(const DaemonOptions& options) {
+  if (options.alone) return 0;
   const bool only_schedules = options.kind == DaemonKind::kScheduler;
-  return std::max(0, options.cluster_tasks - (only_schedules ? 1 : 0));
+  const int members = options.cluster_tasks - (only_schedules ? 1 : 0);
+  return members > 0 ? std::optional<int>(members) : std::nullopt;
 }
 
 // Errors: LoadJobFile's; InvalidArgument: a job for more members than a process
@@ -96,14 +96,15 @@ absl::StatusOr<std::unique_ptr<HostedScheduler>> HostedScheduler::Create(
                             Scheduler::Create(scheduler_options));
   scheduler->RegisterServices(daemon->builder());
   daemon->AddReadiness([s = scheduler.get()] { return s->Ready(); });
-  return absl::WrapUnique(new HostedScheduler(
-      std::move(scheduler), std::move(job_file), MemberCount(options), daemon));
+  return absl::WrapUnique(new HostedScheduler(std::move(scheduler),
+                                              std::move(job_file),
+                                              MembersToTell(options), daemon));
 }
 
 HostedScheduler::HostedScheduler(
     std::unique_ptr<Scheduler> scheduler,
-    std::optional<absl::StatusOr<ctl::JobFile>> job_file, int members,
-    Daemon* daemon)
+    std::optional<absl::StatusOr<ctl::JobFile>> job_file,
+    std::optional<int> members, Daemon* daemon)
     : daemon_(daemon),
       job_file_(std::move(job_file)),
       members_(members),

@@ -45,11 +45,11 @@ class HostedScheduler {
  private:
   HostedScheduler(std::unique_ptr<Scheduler> scheduler,
                   std::optional<absl::StatusOr<ctl::JobFile>> job_file,
-                  int members, Daemon* daemon);
+                  std::optional<int> members, Daemon* daemon);
 
   Daemon* const daemon_;
   std::optional<absl::StatusOr<ctl::JobFile>> job_file_;
-  const int members_;  // 0: not known
+  const std::optional<int> members_;  // SingleJob's
   const std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<SingleJob> job_;
 };

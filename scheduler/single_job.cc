@@ -86,7 +86,8 @@ void LogOutcome(const JobStatus& status, const std::string& files) {
 }  // namespace
 
 SingleJob::SingleJob(Scheduler* scheduler, absl::StatusOr<ctl::JobFile> job,
-                     int members, std::function<void(int exit_code)> done)
+                     std::optional<int> members,
+                     std::function<void(int exit_code)> done)
     : scheduler_(scheduler),
       job_(std::move(job)),
       members_(members),
@@ -136,14 +137,13 @@ void SingleJob::EndCluster(int exit_code) {
     scheduler_->ShutdownCluster(exit_code, "the job of --job is over",
                                 /*members=*/0, MonotonicNow() + kDaemonsLeave);
   } else {
-    const int awaited =
-        members_ > 0 ? members_ : std::numeric_limits<int>::max();
     scheduler_->ShutdownCluster(
         exit_code,
         found_ == Found::kWasOver
             ? "the job of --job has run before and is over"
             : "the job of --job was not taken",
-        awaited, MonotonicNow() + kDaemonsCome);
+        members_.value_or(std::numeric_limits<int>::max()),
+        MonotonicNow() + kDaemonsCome);
   }
 }
 

@@ -2,6 +2,7 @@
 #define SYNCLINE_SCHEDULER_SINGLE_JOB_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -27,8 +28,10 @@ class SingleJob {
   // code.
   //   job      if it is bad, or not taken, the cluster ends with exit code 1,
   //            once its members have come to be told, or after some seconds
-  //   members  how many there should be; 0: not known
-  SingleJob(Scheduler* scheduler, absl::StatusOr<ctl::JobFile> job, int members,
+  //   members  how many have to come to be told, where the cluster ends before
+  //            any of them has been needed; none: not known
+  SingleJob(Scheduler* scheduler, absl::StatusOr<ctl::JobFile> job,
+            std::optional<int> members,
             std::function<void(int exit_code)> done);
   // Ends the cluster with `exit_code`, also if the job is not over yet.
   void Abandon(int exit_code) ABSL_LOCKS_EXCLUDED(mu_);
@@ -53,7 +56,7 @@ class SingleJob {
 
   Scheduler* const scheduler_;
   const absl::StatusOr<ctl::JobFile> job_;
-  const int members_;
+  const std::optional<int> members_;
   const std::function<void(int)> done_;
   mutable Mutex mu_;
   bool running_ ABSL_GUARDED_BY(mu_) = true;

@@ -139,6 +139,15 @@ TEST_F(SingleJobTest, AJobThatIsOverIsNotRunAgain) {
               ElementsAre("submit mnist MODEL", "shutdown 1 of 3"));
 }
 
+TEST_F(SingleJobTest, AProcessThatIsAloneAwaitsNobodyToTell) {
+  scheduler_.jobs_before = 1;
+  scheduler_.wait_for = [](const std::string&) { return Final(SUCCEEDED, 0); };
+  SingleJob job(&scheduler_, job_, /*members=*/0, OnDone());
+  EXPECT_EQ(AwaitCode(), 0);
+  EXPECT_THAT(scheduler_.calls,
+              ElementsAre("submit mnist MODEL", "shutdown 0"));
+}
+
 TEST_F(SingleJobTest, AJobThatWasWorthARetryIsRunAgain) {
   scheduler_.jobs_before = 2;
   scheduler_.wait_for = [](const std::string& job_id) {
