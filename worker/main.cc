@@ -153,6 +153,11 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon,
   const std::unique_ptr<GpuMonitor> monitor =
       device.gpu != nullptr ? GpuMonitor::Start(*device.gpu, daemon->metrics())
                             : nullptr;
+  const std::unique_ptr<MetricsRegistry::Collecting> copies =
+      device.gpu != nullptr
+          ? ShowCopies(cuda::LibraryDevice::Of(*device.gpu).meter(),
+                       daemon->metrics())
+          : nullptr;
   std::unique_ptr<scheduler::HostedScheduler> scheduler;
   std::unique_ptr<ps::PsMember> ps;
   MemberLink* const link = daemon->AddMember();

@@ -236,9 +236,14 @@ constexpr MetricInfo kCatalogue[] = {
      "bucket."},
     {"syncline_worker_training_seconds_total", kCounter, "seconds", "phase",
      "Time of the training thread, by what it did: data (waiting for a "
-     "batch), compute (forward and backward), push (until its gradients "
+     "batch), compute (forward, backward, own updates), push (until its "
+     "gradients "
      "had left), wait (until the servers let it read: for other workers), "
      "pull (until the values were here)."},
+    {"syncline_worker_compute_seconds_total", kCounter, "seconds", "part",
+     "Time of training steps' computation, by part: forward (with the loss), "
+     "backward, update (the worker's own optimizer steps, in LOCAL). An "
+     "estimate by some of the steps; on a GPU by its own clock."},
     {"syncline_worker_step_seconds", kHistogram, "seconds", "",
      "Duration of a training step."},
     {"syncline_worker_loss_scale", kGauge, "", "",
@@ -304,6 +309,12 @@ constexpr MetricInfo kCatalogue[] = {
      "Memory of this worker's GPU that is taken, by all processes."},
     {"syncline_worker_gpu_memory_bytes", kGauge, "bytes", "",
      "Memory of this worker's GPU."},
+    {"syncline_worker_gpu_copied_bytes_total", kCounter, "bytes", "direction",
+     "Bytes copied between this process and its GPU: to_device, to_host. "
+     "Not those that stay on the GPU."},
+    {"syncline_worker_gpu_copy_seconds_total", kCounter, "seconds", "direction",
+     "Time of the GPU's queue for these copies: an estimate by those that are "
+     "timed, in one step part of 17."},
     {"syncline_worker_gpu_read_failures_total", kCounter, "reads", "",
      "Reads of the GPU's state that failed: it has fallen off its bus, or "
      "its driver is at fault."},

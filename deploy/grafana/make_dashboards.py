@@ -156,10 +156,23 @@ CLUSTER = [
                           'process_max_fds{instance=~"$task"}', "{{instance}}")],
           unit="percentunit", warn=0.7, bad=0.9),
     Panel("Threads", [('process_threads{instance=~"$task"}', "{{instance}}")]),
+    Panel("What computing consists of",
+          [('rate(syncline_worker_compute_seconds_total'
+            '{instance=~"$task"}[1m])', "{{instance}} {{part}}")],
+          about="Seconds per second, estimated by some of the steps."),
     Panel("GPU in use",
           [('syncline_worker_gpu_utilization_ratio{instance=~"$task"}',
             "{{instance}}")], unit="percentunit", maximum=1,
           only="where workers have GPUs"),
+    Panel("Copies of GPUs",
+          [('rate(syncline_worker_gpu_copied_bytes_total'
+            '{instance=~"$task"}[1m])', "{{instance}} {{direction}}")],
+          unit="Bps", only="where workers have GPUs"),
+    Panel("Time of copies of GPUs",
+          [('rate(syncline_worker_gpu_copy_seconds_total'
+            '{instance=~"$task"}[1m])', "{{instance}} {{direction}}")],
+          unit="percentunit", only="where workers have GPUs",
+          about="Share of the time that the GPU's queue copies: an estimate."),
 ]
 
 JOB_PANELS = [

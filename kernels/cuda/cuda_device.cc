@@ -137,15 +137,57 @@ class CudaEvent : public Event {
   FirstError& errors_;
 };
 
+class CudaTimer : public Timer {
+ public:
+  CudaTimer(cudaEvent_t begin, cudaEvent_t end, FirstError* errors)
+      : begin_(begin), end_(end), errors_(*errors) {}
+  ~CudaTimer() override {
+    errors_.Note(cudaEventDestroy(begin_), "destroy an event");
+    errors_.Note(cudaEventDestroy(end_), "destroy an event");
+  }
+
+  void Start(Stream& stream) override {
+    const cudaStream_t queue = cuda::CudaStreamOf(stream);
+    // Events of work that is captured have no time, and asking for it is an
+    // error.
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    errors_.Note(cudaStreamIsCapturing(queue, &capture), "query a stream");
+    is_measured_ = capture == cudaStreamCaptureStatusNone;
+    if (!is_measured_) return;
+    errors_.Note(cudaEventRecord(begin_, queue), "record an event");
+  }
+  void Stop(Stream& stream) override {
+    if (!is_measured_) return;
+    errors_.Note(cudaEventRecord(end_, cuda::CudaStreamOf(stream)),
+                 "record an event");
+  }
+  std::optional<double> Seconds() override {
+    if (!is_measured_) return std::nullopt;
+    float milliseconds = 0;
+    const cudaError_t state = cudaEventElapsedTime(&milliseconds, begin_, end_);
+    if (state == cudaErrorNotReady) return std::nullopt;
+    errors_.Note(state, "measure a stretch of work");
+    if (state != cudaSuccess) return std::nullopt;
+    return milliseconds / 1e3;
+  }
+
+ private:
+  const cudaEvent_t begin_;
+  const cudaEvent_t end_;
+  FirstError& errors_;
+  bool is_measured_ = false;
+};
+
 class CudaStream : public cuda::LibraryStream {
  public:
-  CudaStream(Device* device, int number, cudaStream_t stream,
-             DeviceMemory partial_sums, FirstError* errors)
+  CudaStream(cuda::LibraryDevice* device, int number, cudaStream_t stream,
+             DeviceMemory partial_sums, FirstError* errors, DeviceMeter* meter)
       : device_(*device),
         number_(number),
         stream_(stream),
         partial_sums_(std::move(partial_sums)),
-        errors_(*errors) {}
+        errors_(*errors),
+        copies_(meter, [this] { return MakeTimer(); }) {}
   ~CudaStream() override {
     errors_.Note(cudaStreamDestroy(stream_), "destroy a stream");
     if (mark_.has_value()) errors_.Remove(&*mark_);
@@ -153,10 +195,14 @@ class CudaStream : public cuda::LibraryStream {
 
   Device& device() override { return device_; }
   void CopyToDevice(void* to, const void* from, size_t bytes) override {
+    copies_.Begin(*this, DeviceMeter::kToDevice, bytes);
     Copy(to, from, bytes, cudaMemcpyHostToDevice, "copy to the device");
+    copies_.End(*this);
   }
   void CopyToHost(void* to, const void* from, size_t bytes) override {
+    copies_.Begin(*this, DeviceMeter::kToHost, bytes);
     Copy(to, from, bytes, cudaMemcpyDeviceToHost, "copy to the host");
+    copies_.End(*this);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
     if (to == from) return;
@@ -174,7 +220,9 @@ class CudaStream : public cuda::LibraryStream {
   absl::Status Synchronize() override {
     Enter();
     errors_.Note(cudaStreamSynchronize(stream_), "synchronize");
-    return errors_.status();
+    absl::Status status = errors_.status();
+    if (status.ok()) copies_.OnSynchronized();
+    return status;
   }
   void UseMarks(std::shared_ptr<const Marks> marks) override {
     if (!mark_.has_value()) {
@@ -214,17 +262,23 @@ class CudaStream : public cuda::LibraryStream {
 
  private:
   void Enter() { errors_.Note(cudaSetDevice(number_), "set the device"); }
+  // Null: the device has failed, which is kept.
+  std::unique_ptr<Timer> MakeTimer() {
+    absl::StatusOr<std::unique_ptr<Timer>> timer = device_.MakeTimer();
+    return timer.ok() ? *std::move(timer) : nullptr;
+  }
   void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
             const char* what) {
     if (bytes == 0) return;
     errors_.Note(cudaMemcpyAsync(to, from, bytes, kind, get()), what);
   }
 
-  Device& device_;
+  cuda::LibraryDevice& device_;
   const int number_;
   const cudaStream_t stream_;
   const DeviceMemory partial_sums_;
   FirstError& errors_;
+  CopySampler copies_;
   // Once there are names.
   DeviceMemory mark_memory_;
   std::optional<cuda::ProgressMark> mark_;
@@ -304,8 +358,8 @@ class CudaDevice : public cuda::LibraryDevice {
     const cudaError_t error =
         cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (error != cudaSuccess) return Failed(error, "make a stream");
-    return std::make_unique<CudaStream>(this, number_, stream,
-                                        std::move(partial_sums), &errors_);
+    return std::make_unique<CudaStream>(
+        this, number_, stream, std::move(partial_sums), &errors_, &meter());
   }
   absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override {
     Enter();
@@ -314,6 +368,15 @@ class CudaDevice : public cuda::LibraryDevice {
         cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     if (error != cudaSuccess) return Failed(error, "make an event");
     return std::make_unique<CudaEvent>(event, &errors_);
+  }
+  absl::StatusOr<std::unique_ptr<Timer>> MakeTimer() override {
+    Enter();
+    cudaEvent_t begin = nullptr;
+    cudaEvent_t end = nullptr;
+    cudaError_t error = cudaEventCreate(&begin);
+    if (error == cudaSuccess) error = cudaEventCreate(&end);
+    if (error != cudaSuccess) return Failed(error, "make an event");
+    return std::make_unique<CudaTimer>(begin, end, &errors_);
   }
 
  private:

@@ -5,8 +5,11 @@
 // GPUs are such (cuda_device.cc), and so is the emulated device of tests, for
 // doubles of the libraries.
 
+#include <memory>
+
 #include "absl/status/statusor.h"
 #include "kernels/device/device.h"
+#include "kernels/device/device_meter.h"
 
 namespace syncline::cuda {
 
@@ -21,11 +24,18 @@ class LibraryDevice : public Device {
   virtual absl::StatusOr<Cudnn*> cudnn() const = 0;
   // As AllowTf32 has said.
   virtual bool takes_tf32() const = 0;
+  // Errors: Internal: the device failed.
+  virtual absl::StatusOr<std::unique_ptr<Timer>> MakeTimer() = 0;
+  // What the device has copied and computed since this process began.
+  DeviceMeter& meter() { return meter_; }
 
   // Of a kernel's device.
   static LibraryDevice& Of(Device& device) {
     return static_cast<LibraryDevice&>(device);
   }
+
+ private:
+  DeviceMeter meter_;
 };
 
 class LibraryStream : public Stream {

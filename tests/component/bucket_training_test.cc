@@ -333,6 +333,25 @@ double Metric(const MetricsRegistry& metrics, absl::string_view name) {
   return at == text.npos ? 0 : std::stod(text.substr(at + name.size() + 2));
 }
 
+// A step that is recorded for it is left to a profile that is asked for.
+TEST_F(BucketTrainingTest, ComputingIsCountedByItsParts) {
+  MetricsRegistry metrics;
+  ASSERT_EQ(Train(1, 1, MakeSpec(), kModel, &metrics).status, absl::OkStatus());
+  const auto seconds = [&](const char* part) {
+    return Metric(metrics,
+                  absl::StrCat("syncline_worker_compute_seconds_total{part=\"",
+                               part, "\"}"));
+  };
+  EXPECT_GT(seconds("forward"), 0);
+  EXPECT_GT(seconds("backward"), 0);
+  EXPECT_EQ(seconds("update"), 0) << "is the ps' work";
+  EXPECT_LE(
+      seconds("forward") + seconds("backward"),
+      1.001 *
+          Metric(metrics,
+                 "syncline_worker_training_seconds_total{phase=\"compute\"}"));
+}
+
 TEST_F(BucketTrainingTest, LessIsPadded) {
   constexpr char kData[] =
       "syncline_worker_input_values_total{content=\"data\"}";

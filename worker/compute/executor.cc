@@ -21,6 +21,7 @@
 #include "worker/compute/backward_graph.h"
 #include "worker/compute/gradient_scale.h"
 #include "worker/compute/parameter_memory.h"
+#include "worker/compute/pass_timer.h"
 #include "worker/compute/plan_report.h"
 #include "worker/compute/step_plan.h"
 #include "worker/compute/step_record.h"
@@ -286,6 +287,7 @@ class GraphExecutor : public Executor {
   bool keeps_on_device_ = false;
   GradientListener* listener_ = nullptr;
   StepRecorder* recorder_ = nullptr;
+  PassTimer passes_;
   StatisticsExchange* statistics_ = nullptr;
   // From Allocate on:
   std::unique_ptr<Stream> stream_;
@@ -437,6 +439,7 @@ absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
   SYNCLINE_RETURN_IF_ERROR(CheckRoom(plan));
   SYNCLINE_ASSIGN_OR_RETURN(stream_, device_.MakeStream());
   SYNCLINE_RETURN_IF_ERROR(record_.Allocate(device_, *stream_));
+  SYNCLINE_RETURN_IF_ERROR(passes_.Allocate(device_));
   if (options_.scales_loss) {
     SYNCLINE_RETURN_IF_ERROR(scale_.emplace().Allocate(device_, *stream_));
   }
@@ -668,6 +671,7 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
   SetComputeThreads(options_.threads);
   const uint64_t seed = SeedFor(options_.seed, static_cast<uint64_t>(clock));
   const int64_t parts = PartsOf(batch.size);
+  passes_.BeginStep();
   StepResult result;
   for (int64_t k = 0; k < parts; ++k) {
     const int64_t first = batch.size * k / parts;
@@ -701,6 +705,7 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
   const auto at_clock = [clock](const absl::Status& failure) {
     return Annotate(failure, absl::StrCat("step at clock ", clock));
   };
+  passes_.BeginForward(*stream_);
   const absl::Status forward = plan->Forward(seed);
   if (!forward.ok()) {
     // Bad data may be the reason.
@@ -710,6 +715,7 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
     return at_clock(Located(*plan, forward, seed));
   }
   RunLoss(*plan, /*for_backward=*/true);
+  passes_.EndForward(*stream_);
   OpenPart open = {
       .plan = plan, .is_last = part.is_last, .seed = seed, .ready = ready};
   // A device that is done already has not begun with backward.
@@ -721,6 +727,7 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
                                             part.is_last,
                                             [&](int i) { OnFinal(&open, i); }));
     if (scale_.has_value()) scale_->Copy(*stream_);
+    passes_.EndBackward(*stream_);
     open.status.Update(Report(&open, /*all=*/true));
   }
   if (open.status.ok() && !open.loss.has_value())
@@ -728,6 +735,7 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
   if (absl::IsFailedPrecondition(open.status)) return at_clock(open.status);
   SYNCLINE_RETURN_IF_ERROR(open.status);
   SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
+  passes_.EndPart();
   return *open.loss;
 }
 

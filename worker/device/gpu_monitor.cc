@@ -43,4 +43,19 @@ void GpuMonitor::Update() {
   }
 }
 
+std::unique_ptr<MetricsRegistry::Collecting> ShowCopies(
+    const DeviceMeter& meter, MetricsRegistry* metrics) {
+  return metrics->AddCollector([&meter](MetricSamples* samples) {
+    for (const auto& [direction, name] :
+         {std::make_pair(DeviceMeter::kToDevice, "to_device"),
+          std::make_pair(DeviceMeter::kToHost, "to_host")}) {
+      const MetricSamples::Labels labels = {{"direction", name}};
+      samples->Add("syncline_worker_gpu_copied_bytes_total", labels,
+                   static_cast<double>(meter.copied_bytes(direction)));
+      samples->Add("syncline_worker_gpu_copy_seconds_total", labels,
+                   meter.copy_seconds(direction));
+    }
+  });
+}
+
 }  // namespace syncline::worker

@@ -10,6 +10,7 @@
 #include "common/system/periodic_task.h"
 #include "kernels/cuda/nvml.h"
 #include "kernels/device/device.h"
+#include "kernels/device/device_meter.h"
 
 namespace syncline::worker {
 
@@ -39,6 +40,12 @@ class GpuMonitor {
   bool has_failed_ = false;  // the thread's
   PeriodicTask task_;        // last: it uses the others
 };
+
+// Has `metrics` show what was copied between this process and the GPU, until
+// the result is gone: syncline_worker_gpu_cop{ied_bytes,y_seconds}_total.
+// `meter`, the GPU's, and `metrics` outlive the result.
+std::unique_ptr<MetricsRegistry::Collecting> ShowCopies(
+    const DeviceMeter& meter, MetricsRegistry* metrics);
 
 }  // namespace syncline::worker
 

@@ -32,6 +32,13 @@ void WorkerMetrics::AddSteps(MetricsRegistry* registry) {
   };
   data_seconds_ = phase("data");
   compute_seconds_ = phase("compute");
+  const auto part = [&](const char* name) {
+    return &registry->AddCounter("syncline_worker_compute_seconds_total",
+                                 {{"part", name}});
+  };
+  forward_seconds_ = part("forward");
+  backward_seconds_ = part("backward");
+  update_seconds_ = part("update");
   push_seconds_ = phase("push");
   wait_seconds_ = phase("wait");
   pull_seconds_ = phase("pull");
@@ -101,6 +108,14 @@ void WorkerMetrics::OnStep(uint64_t samples,
   wait_seconds_->Add(absl::ToDoubleSeconds(times.wait));
   pull_seconds_->Add(absl::ToDoubleSeconds(times.pull));
   step_seconds_->Observe(absl::ToDoubleSeconds(times.total()));
+}
+
+void WorkerMetrics::OnComputed(double forward, double backward,
+                               double updates) {
+  if (forward_seconds_ == nullptr) return;
+  forward_seconds_->Add(forward);
+  backward_seconds_->Add(backward);
+  update_seconds_->Add(updates);
 }
 
 void WorkerMetrics::OnLossScale(double scale) {

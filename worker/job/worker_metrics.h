@@ -40,6 +40,8 @@ class WorkerMetrics {
   void OnProgress(const WorkerProgress& progress) ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnStep(uint64_t samples, const ProgressMeter::StepTimes& times);
+  // Seconds of training steps' computation, as far as they are known now.
+  void OnComputed(double forward, double backward, double updates);
   // Numbers fed to a step: of samples, and what their lists are padded with.
   void OnFed(int64_t values, int64_t padding);
   // Of the next step.
@@ -68,6 +70,9 @@ class WorkerMetrics {
   Counter* fed_padding_ = nullptr;
   Counter* data_seconds_ = nullptr;
   Counter* compute_seconds_ = nullptr;
+  Counter* forward_seconds_ = nullptr;
+  Counter* backward_seconds_ = nullptr;
+  Counter* update_seconds_ = nullptr;
   Counter* push_seconds_ = nullptr;
   Counter* wait_seconds_ = nullptr;
   Counter* pull_seconds_ = nullptr;

@@ -53,12 +53,16 @@ absl::StatusOr<LocalRounds::Round> LocalRounds::Run(int64_t clock,
         job_.executor->TrainStep(*batch, clock, [](int /*tensor*/) {});
     if (!computed.ok()) return in_words(computed.status());
     const auto samples = static_cast<uint64_t>(batch->size);
+    const absl::Time before = MonotonicNow();
     SYNCLINE_RETURN_IF_ERROR(in_words(local.Step(clock, samples)));
+    round.updates += MonotonicNow() - before;
     round.samples += samples;
     round.loss_sum += computed->loss_sum;
     SYNCLINE_RETURN_IF_ERROR(Report(clock, k + 1, steps));
   }
+  const absl::Time before = MonotonicNow();
   const absl::Status ended = local.End(round.samples);
+  round.updates += MonotonicNow() - before;
   if (!ended.ok()) {
     return Annotate(ended,
                     absl::StrCat("the end of the round of clock ", clock));

@@ -37,6 +37,7 @@ class LocalRounds {
   struct Round {
     uint64_t samples = 0;
     double loss_sum = 0;  // over them, each by the values of its local step
+    absl::Duration updates = absl::ZeroDuration();  // LocalUpdater's time
   };
   using NextBatch = absl::FunctionRef<absl::StatusOr<const Batch*>()>;
   // Makes the local steps of round `clock`, from the values that the executor

@@ -82,7 +82,8 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
       leases_(LeasesData(job.spec())),
       profiler_(job, &stop_, options_.on_profile),
       exchange_(std::move(exchange)),
-      scaler_(job, exchange_.parameters.get(), options_.metrics, &meter_) {
+      scaler_(job, exchange_.parameters.get(), options_.metrics, &meter_),
+      passes_(&executor_, options_.metrics) {
   if (job.test != nullptr) {
     evaluator_.emplace(job, epochs_, &parameters_, options_.metrics,
                        options_.on_evaluation, options_.on_activity);
@@ -480,10 +481,11 @@ absl::Status Trainer::Begin(OpenStep* step, Prefetcher* batches) {
 
 absl::Status Trainer::ComputeGradient(OpenStep* step) {
   const Batch& batch = *step->batch;
+  StepRecorder* const recorder = passes_.BeginStep(profiler_.recorder());
   if (job_.late != nullptr) job_.late->BeginStep();
   SYNCLINE_RETURN_IF_ERROR(scaler_.BeginStep(step->clock));
   if (folds_ != nullptr) {
-    folds_->BeginStep(step->clock, profiler_.recorder());
+    folds_->BeginStep(step->clock, recorder);
   }
   if (batch.size > 0) {
     CountFed(batch);
@@ -505,6 +507,7 @@ absl::Status Trainer::ComputeGradient(OpenStep* step) {
     step->times.compute -= folds_->waited();
     step->times.wait += folds_->waited();
   }
+  passes_.EndStep(step->times.compute, /*updates=*/absl::ZeroDuration());
   return absl::OkStatus();
 }
 
@@ -519,11 +522,13 @@ absl::Status Trainer::TrainRound(OpenStep* step) {
     if (batch->size > 0) CountFed(*batch);
     return batch;
   };
+  passes_.BeginStep(profiler_.recorder());
   SYNCLINE_ASSIGN_OR_RETURN(const LocalRounds::Round round,
                             local_->Run(step->clock, next_batch));
   step->samples = round.samples;
   step->loss_sum = round.loss_sum;
   step->times.compute = step->watch.Lap() - step->times.data;
+  passes_.EndStep(step->times.compute - round.updates, round.updates);
   parameters_.BeginStep({.clock = step->clock,
                          .sample_count = step->samples,
                          .finished = step->is_last,

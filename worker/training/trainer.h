@@ -31,6 +31,7 @@
 #include "worker/training/checkpointer.h"
 #include "worker/training/local_rounds.h"
 #include "worker/training/loss_history.h"
+#include "worker/training/pass_sampler.h"
 #include "worker/training/regime_changer.h"
 #include "worker/training/regime_trials.h"
 #include "worker/training/step_profiler.h"
@@ -317,6 +318,7 @@ class Trainer {
   ParameterExchange& parameters_ = *exchange_.parameters;
   StepFolds* const folds_ = exchange_.folds.get();  // null: nothing to fold
   StepScaler scaler_;
+  PassSampler passes_;
   std::optional<StepRows> rows_;             // where the job has tables
   std::optional<LocalRounds> local_;         // in LOCAL
   std::optional<CutEvaluator> evaluator_;    // where this rank evaluates

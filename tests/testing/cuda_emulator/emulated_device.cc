@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/language.h"
@@ -41,9 +42,26 @@ Memories& AllMemories() {
   return memories;
 }
 
+// Work is done when it is queued.
+class EmulatedTimer : public Timer {
+ public:
+  void Start(Stream&) override { begin_ = MonotonicNow(); }
+  void Stop(Stream&) override {
+    seconds_ = absl::ToDoubleSeconds(MonotonicNow() - begin_);
+  }
+  std::optional<double> Seconds() override { return seconds_; }
+
+ private:
+  absl::Time begin_ = absl::InfinitePast();
+  std::optional<double> seconds_;
+};
+
 class EmulatedStream : public cuda::LibraryStream {
  public:
-  explicit EmulatedStream(EmulatedDevice* device) : device_(*device) {}
+  explicit EmulatedStream(EmulatedDevice* device)
+      : device_(*device), copies_(&device->meter(), [] {
+          return std::make_unique<EmulatedTimer>();
+        }) {}
 
   Device& device() override { return device_; }
   EmulatedDevice& emulated() { return device_; }
@@ -51,12 +69,16 @@ class EmulatedStream : public cuda::LibraryStream {
   void CopyToDevice(void* to, const void* from, size_t bytes) override {
     QueueMark();
     if (!device_.MayWrite("copy to the device", to, bytes)) return;
+    copies_.Begin(*this, DeviceMeter::kToDevice, bytes);
     std::memcpy(to, from, bytes);
+    copies_.End(*this);
   }
   void CopyToHost(void* to, const void* from, size_t bytes) override {
     QueueMark();
     if (!device_.MayRead("copy to the host", from, bytes)) return;
+    copies_.Begin(*this, DeviceMeter::kToHost, bytes);
     std::memcpy(to, from, bytes);
+    copies_.End(*this);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
     QueueMark();
@@ -71,7 +93,10 @@ class EmulatedStream : public cuda::LibraryStream {
     if (device_.MayWrite("clear", to, bytes)) std::memset(to, 0, bytes);
   }
   void Wait(Event&) override {}
-  absl::Status Synchronize() override { return device_.status(); }
+  absl::Status Synchronize() override {
+    copies_.OnSynchronized();
+    return device_.status();
+  }
   void* ForLibraries() override {
     QueueMark();
     return static_cast<Stream*>(this);
@@ -109,6 +134,7 @@ class EmulatedStream : public cuda::LibraryStream {
 
  private:
   EmulatedDevice& device_;
+  CopySampler copies_;
   DeviceMemory partial_sums_;  // once a kernel wants it
   // Once there are names.
   DeviceMemory mark_memory_;
@@ -194,6 +220,10 @@ void EmulatedDevice::Free(void* data, size_t bytes, bool is_pinned) {
 
 absl::StatusOr<std::unique_ptr<Stream>> EmulatedDevice::MakeStream() {
   return std::make_unique<EmulatedStream>(this);
+}
+
+absl::StatusOr<std::unique_ptr<Timer>> EmulatedDevice::MakeTimer() {
+  return std::make_unique<EmulatedTimer>();
 }
 
 absl::StatusOr<std::unique_ptr<Event>> EmulatedDevice::MakeEvent() {

@@ -42,6 +42,8 @@ class EmulatedDevice : public cuda::LibraryDevice {
   absl::StatusOr<DeviceMemory> AllocatePinned(size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() override;
   absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override;
+  // By this process's clock.
+  absl::StatusOr<std::unique_ptr<Timer>> MakeTimer() override;
 
   // From now on convolutions are made by cuDNN's double (cudnn_double.h), or
   // refused with the error; null: by kernels of kernels/cuda, as at first.

@@ -36,6 +36,30 @@ TEST(ExecutorCudaTest, AStepIsThatOfThisMachine) {
   ExpectSameSteps(Block(), 1, 1, DType::kFloat32, 1e-5);
 }
 
+// What is copied from and to a GPU counts: each step's values in, and its
+// gradients out.
+TEST(ExecutorCudaTest, CopiesAndPassesAreMeasured) {
+  EmulatedDevice device;
+  const TrainingModel m = Block();
+  SeededExecutor executor(m, LossSpec::SOFTMAX_CROSS_ENTROPY, 6, 1, 1, 1,
+                          nullptr, &device);
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < m.training.parameters.size(); ++i) {
+    bytes += executor.executor().parameter(static_cast<int>(i)).size() *
+             sizeof(float);
+  }
+  const DeviceMeter& meter = device.meter();
+  const uint64_t in = meter.copied_bytes(DeviceMeter::kToDevice);
+  const uint64_t out = meter.copied_bytes(DeviceMeter::kToHost);
+  executor.Step(executor.MakeBatch(6));
+  EXPECT_GE(meter.copied_bytes(DeviceMeter::kToDevice) - in, bytes);
+  EXPECT_GE(meter.copied_bytes(DeviceMeter::kToHost) - out, bytes);
+  EXPECT_LT(meter.copied_bytes(DeviceMeter::kToHost) - out, 2 * bytes);
+  EXPECT_GT(meter.copy_seconds(DeviceMeter::kToDevice), 0);
+  EXPECT_GT(meter.pass_seconds(DeviceMeter::kForward), 0);
+  EXPECT_GT(meter.pass_seconds(DeviceMeter::kBackward), 0);
+}
+
 TEST(ExecutorCudaTest, InPartsAndWithWhatRunsAgain) {
   ExpectSameSteps(Block(), 2, 2, DType::kFloat32, 1e-5);
 }

@@ -12,6 +12,7 @@
 namespace syncline::worker {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -43,6 +44,26 @@ TEST(GpuMonitorTest, ReadingsBecomeGauges) {
               HasSubstr("syncline_worker_gpu_utilization_ratio 0.5"));
   EXPECT_THAT(metrics.Render(),
               Not(HasSubstr("syncline_worker_gpu_read_failures_total 0")));
+}
+
+TEST(GpuMonitorTest, CopiesAreShownByDirection) {
+  MetricsRegistry metrics;
+  DeviceMeter meter;
+  const auto shown = ShowCopies(meter, &metrics);
+  meter.AddCopiedBytes(DeviceMeter::kToDevice, 4096);
+  meter.AddCopiedBytes(DeviceMeter::kToHost, 100);
+  meter.AddCopiedBytes(DeviceMeter::kToHost, 28);
+  meter.AddCopySeconds(DeviceMeter::kToHost, 0.25);
+  EXPECT_THAT(
+      metrics.Render(),
+      AllOf(HasSubstr("syncline_worker_gpu_copied_bytes_total{direction="
+                      "\"to_device\"} 4096\n"),
+            HasSubstr("syncline_worker_gpu_copied_bytes_total{direction="
+                      "\"to_host\"} 128\n"),
+            HasSubstr("syncline_worker_gpu_copy_seconds_total{direction="
+                      "\"to_device\"} 0\n"),
+            HasSubstr("syncline_worker_gpu_copy_seconds_total{direction="
+                      "\"to_host\"} 0.25\n")));
 }
 
 }  // namespace
