@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,31 @@ namespace pb = google::protobuf;
 // a stranger's job may have a million.
 constexpr size_t kKeptMax = 200;
 constexpr size_t kLookedAtMax = 1000;
+
+// "every_clocks" and JSON's "everyClocks" are every, clocks.
+std::vector<std::string> WordsOf(absl::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    const bool begins = c == '_' || absl::ascii_isupper(c);
+    if (begins && !words.back().empty()) words.emplace_back();
+    if (c != '_') words.back() += absl::ascii_tolower(c);
+  }
+  return words;
+}
+
+// How many words of two names are the same, where that is half of the words of
+// the longer name or more; else 0.
+int SharedWords(absl::string_view known, absl::string_view name) {
+  const std::vector<std::string> of_known = WordsOf(known);
+  const std::vector<std::string> of_name = WordsOf(name);
+  const auto shared = std::count_if(
+      of_known.begin(), of_known.end(), [&](const std::string& word) {
+        return std::find(of_name.begin(), of_name.end(), word) != of_name.end();
+      });
+  const size_t longest = std::max(of_known.size(), of_name.size());
+  return 2 * static_cast<size_t>(shared) >= longest ? static_cast<int>(shared)
+                                                    : 0;
+}
 
 // One part of a path: "feeds[2]" is the name and the index, -1 if there is
 // none.
@@ -173,6 +199,21 @@ const pb::FieldDescriptor* FindResembling(const pb::Descriptor& message,
     if (distance > 1 + known.size() / 4 || distance >= best_distance) continue;
     best = message.field(i);
     best_distance = distance;
+  }
+  if (best != nullptr || name.size() > kNameMax) return best;
+  // Another word for the same: every_steps for every_clocks.
+  int most_shared = 0;
+  for (int i = 0; i < message.field_count(); ++i) {
+    const std::string& known = message.field(i)->name();
+    const int shared = SharedWords(known, name);
+    const size_t distance = EditDistance(name, known);
+    if (shared == 0 || shared < most_shared ||
+        (shared == most_shared && distance >= best_distance)) {
+      continue;
+    }
+    best = message.field(i);
+    best_distance = distance;
+    most_shared = shared;
   }
   return best;
 }

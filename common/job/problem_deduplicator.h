@@ -41,7 +41,8 @@ class ProblemDeduplicator {
   std::vector<std::string> paths_;
 };
 
-// The field of `message` that an unknown `name` probably means; null: none.
+// The field of `message` that an unknown `name` probably means: that it is a
+// misspelling of, or has half of its words in common with. Null: none.
 const google::protobuf::FieldDescriptor* FindResembling(
     const google::protobuf::Descriptor& message, absl::string_view name);
 

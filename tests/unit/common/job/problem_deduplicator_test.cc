@@ -148,5 +148,22 @@ TEST(FindResemblingTest, FindsMisspellingsAndNothingElse) {
   EXPECT_EQ(name_of(std::string(100'000, 'n')), "");
 }
 
+TEST(FindResemblingTest, FindsAnotherWordForTheSame) {
+  const auto name_of = [](const google::protobuf::Descriptor* message,
+                          absl::string_view name) {
+    const auto* field = FindResembling(*message, name);
+    return field == nullptr ? std::string() : field->name();
+  };
+  const auto* const checkpoint = CheckpointSpec::descriptor();
+  EXPECT_EQ(name_of(checkpoint, "every_steps"), "every_clocks");
+  EXPECT_EQ(name_of(checkpoint, "everySteps"), "every_clocks");
+  EXPECT_EQ(name_of(checkpoint, "folder"), "");
+  EXPECT_EQ(name_of(checkpoint, "every_so_many_steps"), "")
+      << "one word of four is too little";
+  EXPECT_EQ(name_of(checkpoint, "__"), "");
+  EXPECT_EQ(name_of(TrainingSpec::descriptor(), "max_steps"), "max_clocks");
+  EXPECT_EQ(name_of(TrainingSpec::descriptor(), "number_of_epochs"), "");
+}
+
 }  // namespace
 }  // namespace syncline
