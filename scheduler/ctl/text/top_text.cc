@@ -153,13 +153,17 @@ bool ChiefHoldsUp(const JobStatus& job) {
          chief->clock() < foremost;
 }
 
+bool HasBackups(const JobStatus& job) {
+  const ConsistencySpec& consistency = job.spec().consistency();
+  return LeavesBehind(consistency.mode()) &&
+         consistency.needed() < WorkersLeft(job);
+}
+
 std::optional<uint32_t> StragglerOf(const JobStatus& job,
                                     const JobProgress& now,
                                     const JobProgress& before) {
-  if (!LeavesBehind(job.spec().consistency().mode())) {
-    return StragglerOf(now, before);
-  }
-  return ChiefHoldsUp(job) ? std::optional<uint32_t>(0) : std::nullopt;
+  if (ChiefHoldsUp(job)) return 0;
+  return HasBackups(job) ? std::nullopt : StragglerOf(now, before);
 }
 
 std::string TopText(const TopSnapshot& now, const TopSnapshot& before) {

@@ -36,9 +36,13 @@ std::optional<uint32_t> StragglerOf(const JobProgress& now,
 // Nobody goes on without it.
 bool ChiefHoldsUp(const JobStatus& job);
 
-// The same of a job with `now` as its progress. Where its steps end without
-// some workers nobody waits for a slow one: it is the chief, while it holds up
-// the job, or nobody.
+// The job's steps end without some workers (LeavesBehind), and more are left
+// than a step needs: nobody waits for a slow one.
+bool HasBackups(const JobStatus& job);
+
+// The same of a job with `now` as its progress. Where it has backups nobody
+// waits for a slow worker: it is the chief, while it holds up the job, or
+// nobody.
 std::optional<uint32_t> StragglerOf(const JobStatus& job,
                                     const JobProgress& now,
                                     const JobProgress& before);

@@ -13,6 +13,7 @@
 #include "common/job/blame_text.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/evaluate_validator.h"
+#include "common/job/lost_workers.h"
 #include "common/job/quorum_validator.h"
 #include "scheduler/ctl/text/elastic_text.h"
 #include "scheduler/ctl/text/exit_codes.h"
@@ -45,25 +46,47 @@ std::string NameOf(const JobStatus& job, uint32_t rank) {
   return absl::StrCat("rank ", rank);
 }
 
-// Where steps end without some workers: the chief, or nobody.
+// Where steps end without some workers: with how many, and for whom the others
+// wait all the same. Empty: that is to be seen as in other modes.
 std::string QuorumText(const JobStatus& job) {
+  if (!LeavesBehind(job.spec().consistency().mode())) return "";
   if (ChiefHoldsUp(job)) {
     return absl::StrCat("the others wait for ", NameOf(job, 0),
                         ", the chief: they are at the end of an epoch, where "
                         "it evaluates, and it has not come there\n");
   }
+  if (!HasBackups(job)) return "";
+  if (job.spec().consistency().mode() == ConsistencySpec::SYNC_WITH_TIMEOUT) {
+    return absl::StrFormat(
+        "a step ends with %d of %d workers %g s after the first one is done: a "
+        "slow one holds up the others no longer\n",
+        job.spec().consistency().needed(), WorkersLeft(job),
+        job.spec().consistency().timeout_seconds());
+  }
   return absl::StrFormat(
       "a step ends with %d of %d workers: a slow one holds nobody up\n",
-      job.spec().consistency().needed(), job.progress().workers_size());
+      job.spec().consistency().needed(), WorkersLeft(job));
+}
+
+// Empty: the job has backups, or its mode none.
+std::string NoBackupText(const JobStatus& job) {
+  const ConsistencySpec& consistency = job.spec().consistency();
+  if (!LeavesBehind(consistency.mode()) || HasBackups(job)) return "";
+  return absl::StrFormat(
+      "a step needs %d workers and %d are left: none is a backup, and the "
+      "others wait for a slow one\n",
+      consistency.needed(), WorkersLeft(job));
 }
 
 // Since `before`; empty: since the attempt's start.
 std::string StragglerText(const JobStatus& job, const JobProgress& before) {
   const JobProgress& now = job.progress();
   if (now.workers_size() < 2) return "";
-  if (LeavesBehind(job.spec().consistency().mode())) return QuorumText(job);
+  const std::string quorum = QuorumText(job);
+  if (!quorum.empty()) return quorum;
+  const std::string lead = NoBackupText(job);
   const std::optional<uint32_t> slow = StragglerOf(job, now, before);
-  if (!slow.has_value()) return "no worker holds the others up\n";
+  if (!slow.has_value()) return lead + "no worker holds the others up\n";
   const auto shares = WaitShares(now, before);
   double own = 0;
   double others = 0;
@@ -72,9 +95,10 @@ std::string StragglerText(const JobStatus& job, const JobProgress& before) {
     (now.workers(i).rank() == *slow ? own : others) += share;
   }
   others /= now.workers_size() - 1;
-  return absl::StrFormat(
-      "the others wait for %s: it waits %.0f%% of its time, they %.0f%%\n",
-      NameOf(job, *slow), 100 * own, 100 * others);
+  return lead + absl::StrFormat(
+                    "the others wait for %s: it waits %.0f%% of its time, they "
+                    "%.0f%%\n",
+                    NameOf(job, *slow), 100 * own, 100 * others);
 }
 
 // The phases that most of the workers' time goes into.

@@ -78,6 +78,8 @@ JobStatus JobWithBackups(std::vector<int64_t> clocks) {
   job.set_state(RUNNING);
   job.mutable_spec()->mutable_consistency()->set_mode(
       ConsistencySpec::SYNC_WITH_BACKUPS);
+  job.mutable_spec()->mutable_consistency()->set_needed(2);
+  for (int rank = 0; rank < 3; ++rank) job.add_workers();
   job.mutable_spec()->mutable_data()->mutable_test()->mutable_digits();
   *job.mutable_progress() =
       ProgressOf({{5, 5, clocks[0]}, {5, 5, clocks[1]}, {9, 0, clocks[2]}});

@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "scheduler/ctl/text/top_text.h"
 
 namespace syncline::ctl {
 namespace {
@@ -117,11 +118,42 @@ TEST_F(WhyTextTest, WhereStepsEndWithoutSomeWorkersItIsTheChiefOrNobody) {
   EXPECT_THAT(Why(), AllOf(HasSubstr("a step ends with 2 of 3 workers: a slow "
                                      "one holds nobody up\n"),
                            Not(HasSubstr("the others wait for"))));
+  consistency.set_mode(ConsistencySpec::SYNC_WITH_TIMEOUT);
+  consistency.set_timeout_seconds(0.5);
+  EXPECT_THAT(Why(), HasSubstr("a step ends with 2 of 3 workers 0.5 s after "
+                               "the first one is done: a slow one holds up "
+                               "the others no longer\n"));
   set_clocks(120, 150);
   EXPECT_THAT(Why(), AllOf(HasSubstr("the others wait for rank 0, worker:0 at "
                                      "h:7, the chief: they are at the end of "
                                      "an epoch"),
                            Not(HasSubstr("holds nobody up"))));
+}
+
+// Of three workers with two needed one is lost, or an attempt has two alone.
+TEST_F(WhyTextTest, WithoutBackupsASlowWorkerHoldsUpTheOthers) {
+  Enter(RUNNING, "", 10);
+  AddWorker(4, 6, 0);
+  AddWorker(9, 0.5, 0.5);
+  ConsistencySpec& consistency = *job_.mutable_spec()->mutable_consistency();
+  consistency.set_mode(ConsistencySpec::SYNC_WITH_BACKUPS);
+  consistency.set_needed(2);
+  const auto says = AllOf(
+      HasSubstr("a step needs 2 workers and 2 are left: none is a backup, and "
+                "the others wait for a slow one\n"
+                "the others wait for rank 1, worker:1 at h:7: it waits 5% of "
+                "its time, they 60%"),
+      Not(HasSubstr("holds nobody up")));
+  EXPECT_THAT(Why(), says);
+  EXPECT_EQ(StragglerOf(job_, job_.progress(), {}), 1u);
+
+  AddWorker(1, 0, 0);
+  EXPECT_THAT(Why(), HasSubstr("a step ends with 2 of 3 workers: a slow one "
+                               "holds nobody up\n"));
+  EXPECT_EQ(StragglerOf(job_, job_.progress(), {}), std::nullopt);
+  job_.mutable_progress()->mutable_workers()->RemoveLast();
+  job_.add_lost_workers()->set_rank(2);
+  EXPECT_THAT(Why(), says);
 }
 
 TEST_F(WhyTextTest, DataThatComesTooSlowly) {
