@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -126,6 +127,7 @@ int Main(int argc, char** argv) {
   for (const Benchmark& benchmark : kBenchmarks) {
     if (!app.got_subcommand(benchmark.name)) continue;
     Report report(benchmark.name, benchmark.what);
+    report.ShowProgress(&std::cerr);
     const absl::Status status = benchmark.run(options, &report);
     if (!status.ok()) {
       std::fprintf(stderr, "%s: %s\n", benchmark.name,

@@ -76,11 +76,19 @@ void Report::SetText(absl::string_view key, std::string value) {
 
 void Report::Add(absl::string_view measurement, absl::string_view unit,
                  double value) {
-  for (Series& series : series_) {
-    if (series.name == measurement) return series.values.push_back(value);
-  }
-  series_.push_back(
-      {std::string(measurement), std::string(unit), {value}, std::nullopt});
+  const auto known = std::find_if(
+      series_.begin(), series_.end(),
+      [&](const Series& series) { return series.name == measurement; });
+  Series& series =
+      known != series_.end()
+          ? *known
+          : series_.emplace_back(
+                Series{std::string(measurement), std::string(unit), {}, {}});
+  series.values.push_back(value);
+  if (progress_ == nullptr) return;
+  *progress_ << absl::StrFormat("%s: %s, %d: %.3g %s\n", name_, measurement,
+                                series.values.size(), value, unit)
+             << std::flush;
 }
 
 void Report::AddScaled(absl::string_view name, absl::string_view unit,

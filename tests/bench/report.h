@@ -2,6 +2,7 @@
 #define SYNCLINE_TESTS_BENCH_REPORT_H_
 
 #include <optional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,10 @@ class Report {
  public:
   // `what` says in one sentence what is compared with what.
   Report(absl::string_view name, absl::string_view what);
+
+  // From now on each Add writes a line to `out`, which outlives this: what
+  // takes minutes shows that it goes on. Null: nothing is written, as at first.
+  void ShowProgress(std::ostream* out) { progress_ = out; }
 
   // A circumstance: batch size, threads, a hash of the result.
   template <typename T>
@@ -94,6 +99,7 @@ class Report {
   const std::string what_;
   std::vector<std::pair<std::string, std::string>> circumstances_;
   std::vector<Series> series_;
+  std::ostream* progress_ = nullptr;
 };
 
 }  // namespace syncline

@@ -3,6 +3,7 @@
 
 #include "tests/bench/report.h"
 
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,19 @@ Report Example() {
   }
   report.AddRatio("hare / tortoise", "hare", "tortoise", 5);
   return report;
+}
+
+TEST(ReportTest, EachValueIsALineOfProgressWhereThatIsAskedFor) {
+  std::ostringstream progress;
+  Report report("race", "hare against tortoise");
+  report.Add("hare", "m/s", 30);
+  EXPECT_EQ(progress.str(), "");
+  report.ShowProgress(&progress);
+  report.Add("hare", "m/s", 31.25);
+  report.Add("tortoise", "m/s", 4);
+  EXPECT_EQ(progress.str(),
+            "race: hare, 2: 31.2 m/s\nrace: tortoise, 1: 4 m/s\n");
+  EXPECT_EQ(report.Median("hare"), 30.625);
 }
 
 TEST(ReportTest, MediansOfOddAndEvenCounts) {
