@@ -238,6 +238,13 @@ void Checkpointer::SaveAlone() {
   LogInfo("saving the job without the other ranks")
       .Job(job_.assignment.job_id())
       .Field("clock", *clock);
+  if (job_.regimes.At(*clock).compression.has_residuals()) {
+    LogWarning(
+        "what workers keep of compressed gradients is not saved with it: it "
+        "begins anew")
+        .Job(job_.assignment.job_id())
+        .Field("clock", *clock);
+  }
   PeriodicTask watch("saving", kSayPeriod, [&] {
     if (MonotonicNow() - begun > kSaveMax) return EndSaving();
     if (options_.on_saving == nullptr) return;

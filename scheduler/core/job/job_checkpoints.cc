@@ -64,10 +64,32 @@ StartPoint NextStart(const JobStatus& job) {
   return {.clock = start.weights_only() ? 0 : start.clock(), .from = from};
 }
 
+bool LacksResiduals(const JobStatus& job, const CheckpointInfo& checkpoint) {
+  // All ranks write the others.
+  if (checkpoint.shards() != 1 || job.workers_size() < 2) return false;
+  Strategy strategy = job.spec().strategy();
+  CompressionSpec::Kind kind = job.spec().compression().kind();
+  for (const RegimeTransition& transition : job.regimes()) {
+    const Regime& regime = transition.regime();
+    if (!transition.error().empty() ||
+        regime.first_clock() > checkpoint.clock()) {
+      continue;
+    }
+    strategy = regime.strategy();
+    kind = regime.compression() == Regime::COMPRESSED
+               ? regime.compression_spec().kind()
+               : CompressionSpec::NONE;
+  }
+  return strategy == ALL_REDUCE && kind != CompressionSpec::TERNGRAD &&
+         kind > CompressionSpec::NONE;
+}
+
 std::string StartText(const JobStatus& job) {
   if (!job.checkpoints().empty()) {
-    return absl::StrCat("from the checkpoint at clock ",
-                        job.checkpoints().rbegin()->clock());
+    const CheckpointInfo& last = *job.checkpoints().rbegin();
+    return absl::StrCat(
+        "from the checkpoint at clock ", last.clock(),
+        LacksResiduals(job, last) ? ", with new residuals of compression" : "");
   }
   if (StartsFromWeights(job.spec())) {
     return absl::StrCat("from clock 0 and the values in ",

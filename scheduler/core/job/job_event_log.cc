@@ -14,6 +14,7 @@
 #include "common/job/evaluate_validator.h"
 #include "common/job/regime_rules.h"
 #include "scheduler/core/describe.h"
+#include "scheduler/core/job/job_checkpoints.h"
 #include "scheduler/core/job/regime_history.h"
 
 namespace syncline::scheduler {
@@ -35,10 +36,16 @@ std::string MembersText(const JobStatus& job) {
   return text;
 }
 
-std::string CheckpointText(const CheckpointInfo& checkpoint) {
-  return absl::StrFormat("at clock %d, %d bytes in %.1f s, in %s",
-                         checkpoint.clock(), checkpoint.bytes(),
-                         checkpoint.seconds(), checkpoint.path());
+std::string CheckpointText(const JobStatus& job,
+                           const CheckpointInfo& checkpoint) {
+  return absl::StrFormat(
+      "at clock %d, %d bytes in %.1f s, in %s%s", checkpoint.clock(),
+      checkpoint.bytes(), checkpoint.seconds(), checkpoint.path(),
+      LacksResiduals(job, checkpoint)
+          ? "; the chief has saved it by itself: residuals of compression "
+            "begin anew, so the bits from there on are not those of a job that "
+            "was not interrupted"
+          : "");
 }
 
 // A job that trains nothing has no epochs.
@@ -171,7 +178,7 @@ void JobEventLog::ObserveCheckpoints(const JobStatus& job, int64_t clock,
     if (last.attempt() > checkpoint_attempt_ ||
         (last.attempt() == checkpoint_attempt_ &&
          last.clock() > checkpoint_clock_)) {
-      Push("checkpoint", CheckpointText(last), job.attempt(), last.clock(),
+      Push("checkpoint", CheckpointText(job, last), job.attempt(), last.clock(),
            now);
     }
     checkpoint_clock_ = last.clock();

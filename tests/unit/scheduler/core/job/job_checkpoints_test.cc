@@ -46,6 +46,51 @@ TEST(JobCheckpointsTest, TheNextStartIsTheLastOne) {
   EXPECT_EQ(StartText(job), "from the checkpoint at clock 20");
 }
 
+// Of ALL_REDUCE all ranks write a checkpoint, but for one that the chief saves
+// when one of them is lost: what workers keep of compressed gradients is not
+// there.
+TEST(JobCheckpointsTest, WhatTheChiefHasSavedAloneHasNoResiduals) {
+  JobStatus job;
+  job.set_attempt(3);
+  job.add_workers();
+  job.add_workers();
+  job.mutable_spec()->set_strategy(ALL_REDUCE);
+  job.mutable_spec()->mutable_compression()->set_kind(CompressionSpec::TOP_K);
+  WorkerReport report = Whole(10, "/a");
+  report.mutable_checkpoint()->set_shards(2);
+  ASSERT_TRUE(TakeCheckpoint(report, 0, &job));
+  EXPECT_EQ(StartText(job), "from the checkpoint at clock 10");
+  report = Whole(20, "/b");
+  report.mutable_checkpoint()->set_shards(1);
+  ASSERT_TRUE(TakeCheckpoint(report, 0, &job));
+  EXPECT_EQ(StartText(job),
+            "from the checkpoint at clock 20, with new residuals of "
+            "compression");
+  const CheckpointInfo& alone = *job.checkpoints().rbegin();
+  EXPECT_TRUE(LacksResiduals(job, alone));
+
+  JobStatus other = job;
+  other.mutable_spec()->clear_compression();
+  EXPECT_FALSE(LacksResiduals(other, alone));
+  other = job;
+  other.mutable_spec()->mutable_compression()->set_kind(
+      CompressionSpec::TERNGRAD);
+  EXPECT_FALSE(LacksResiduals(other, alone)) << "keeps nothing";
+  other = job;
+  other.mutable_spec()->set_strategy(PARAMETER_SERVER);
+  EXPECT_FALSE(LacksResiduals(other, alone)) << "a ps has written it";
+  // By the regime that the job has come to.
+  RegimeTransition* const change = other.add_regimes();
+  change->mutable_regime()->set_first_clock(15);
+  change->mutable_regime()->set_strategy(ALL_REDUCE);
+  change->mutable_regime()->set_compression(Regime::COMPRESSED);
+  change->mutable_regime()->mutable_compression_spec()->set_kind(
+      CompressionSpec::INT8);
+  EXPECT_TRUE(LacksResiduals(other, alone));
+  change->mutable_regime()->set_first_clock(25);
+  EXPECT_FALSE(LacksResiduals(other, alone)) << "made before";
+}
+
 TEST(JobCheckpointsTest, AJobMayStartFromAnothersCheckpoint) {
   JobStatus job;
   StartSpec* const start = job.mutable_spec()->mutable_start();

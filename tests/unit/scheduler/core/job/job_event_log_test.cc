@@ -15,6 +15,7 @@
 namespace syncline::scheduler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -89,6 +90,21 @@ TEST_F(JobEventLogTest, EachChangeOfTheRecordIsOneEvent) {
   EXPECT_THAT(Observe(), ElementsAre("regime: not changed: a worker was gone"));
   Transition(SUCCEEDED, "all workers are done");
   EXPECT_THAT(Observe(), ElementsAre("state: succeeded: all workers are done"));
+}
+
+TEST_F(JobEventLogTest, ACheckpointWithoutResidualsSaysSo) {
+  Observe();
+  job_.add_workers();
+  job_.add_workers();
+  job_.mutable_spec()->set_strategy(ALL_REDUCE);
+  job_.mutable_spec()->mutable_compression()->set_kind(CompressionSpec::DGC);
+  Checkpoint(40);
+  job_.mutable_checkpoints(0)->set_shards(1);
+  EXPECT_THAT(Observe(),
+              ElementsAre(AllOf(HasSubstr("checkpoint: at clock 40"),
+                                HasSubstr("the chief has saved it by itself: "
+                                          "residuals of compression begin "
+                                          "anew"))));
 }
 
 // Epochs are those of the job that made the checkpoint.
