@@ -15,6 +15,8 @@
 #include "common/base/printable.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/residual_check.h"
+#include "common/job/compression_rules.h"
 #include "common/model/model.h"
 #include "common/model/training_graph.h"
 #include "common/system/file.h"
@@ -88,6 +90,14 @@ absl::StatusOr<std::vector<CheckpointFolder>> Find(const std::string& folder) {
   return all;
 }
 
+// " + 3.0 MiB residuals"; empty: there are none.
+std::string ResidualsText(const std::string& path) {
+  const std::vector<ResidualFile> files = ListResiduals(path);
+  return files.empty() ? ""
+                       : absl::StrCat(" + ", FormatBytes(ResidualBytes(files)),
+                                      " residuals");
+}
+
 std::string ListLine(const CheckpointFolder& one) {
   if (!one.manifest.ok()) {
     const bool none =
@@ -98,9 +108,10 @@ std::string ListLine(const CheckpointFolder& one) {
              : std::string(one.manifest.status().message()));
   }
   const CheckpointManifest& manifest = *one.manifest;
-  return absl::StrFormat("%-12d %s  %s  attempt %d  %s  %s\n", one.name.clock,
+  return absl::StrFormat("%-12d %s  %s%s  attempt %d  %s  %s\n", one.name.clock,
                          TimeText(manifest), FormatBytes(BytesOf(manifest)),
-                         manifest.attempt(), manifest.job_id(), one.path);
+                         ResidualsText(one.path), manifest.attempt(),
+                         manifest.job_id(), one.path);
 }
 
 // The older files of a shard whose own file leaves out rows.
@@ -141,6 +152,10 @@ std::string ShowText(const std::string& path,
     for (const std::string& older : OlderFiles(path, shard.file())) {
       line("", older, "  an older file that it needs");
     }
+  }
+  for (const ResidualFile& file : ListResiduals(path)) {
+    line("residuals", ResidualFileName(file.rank, file.ranks), "  ",
+         FormatBytes(file.bytes));
   }
   line("tensors", manifest.parameters_size());
   for (const TableInfo& table : manifest.tables()) {
@@ -338,6 +353,36 @@ std::string Plain(std::string path) {
   return path;
 }
 
+// Reads the files of what workers keep of compressed gradients, and adds to
+// *text what there is. Errors: CheckResiduals', with what they mean: the
+// checkpoint is whole without them.
+absl::Status VerifyResiduals(const std::string& path,
+                             const CheckpointManifest& manifest,
+                             std::string* text) {
+  const std::vector<ResidualFile> files = ListResiduals(path);
+  for (const ResidualFile& file : files) {
+    SYNCLINE_RETURN_IF_ERROR(
+        Annotate(CheckResiduals(path, manifest, file),
+                 "the checkpoint is whole, but a worker that goes on from it "
+                 "begins its residuals anew"));
+  }
+  const auto workers = static_cast<size_t>(manifest.workers_size());
+  if (!files.empty()) {
+    absl::StrAppend(text, ", and residuals of ", files.size(), " of ",
+                    FormatAmount(workers, "worker"), ", ",
+                    FormatBytes(ResidualBytes(files)));
+  }
+  if (files.size() < workers && SavesResiduals(manifest.spec()) &&
+      Compresses(manifest.spec())) {
+    absl::StrAppend(text, files.empty()
+                              ? "; without residuals: workers that go "
+                                "on from it begin theirs anew"
+                              : "; the other workers begin theirs "
+                                "anew");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunCheckpointsList(const std::string& folder, const Console& console) {
@@ -378,10 +423,12 @@ int RunCheckpointsVerify(const std::string& path, const CheckpointTools& tools,
   const std::string folder = Plain(path);
   const auto manifest = ReadManifest(folder);
   if (!manifest.ok()) return console.PrintError(manifest.status());
-  return End(
-      tools.read(folder, *manifest, nullptr, nullptr),
-      absl::StrCat("whole, ", FormatBytes(BytesOf(*manifest)), " of its own"),
-      folder, console);
+  const absl::Status whole = tools.read(folder, *manifest, nullptr, nullptr);
+  if (!whole.ok()) return console.PrintError(whole);
+  std::string text =
+      absl::StrCat("whole, ", FormatBytes(BytesOf(*manifest)), " of its own");
+  const absl::Status residuals = VerifyResiduals(folder, *manifest, &text);
+  return End(residuals, text, folder, console);
 }
 
 int RunCheckpointsExport(const CheckpointExport& options,

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/state_file.h"
@@ -139,10 +138,6 @@ class FileReader {
 };
 
 }  // namespace
-
-std::string ResidualFileName(uint32_t rank, uint32_t ranks) {
-  return absl::StrFormat("residuals-%05d-of-%05d.state", rank, ranks);
-}
 
 // --- Writing -----------------------------------------------------------------
 

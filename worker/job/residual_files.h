@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/base/mutex.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/residual_check.h"
 #include "common/system/disk_thread.h"
 #include "common/system/memory_claim.h"
 #include "common/system/thread_pool.h"
@@ -19,9 +20,6 @@
 #include "worker/exchange/residual_saver.h"
 
 namespace syncline::worker {
-
-// "residuals-00001-of-00004.state", in a checkpoint's folder.
-std::string ResidualFileName(uint32_t rank, uint32_t ranks);
 
 // Writes what a rank's compressor keeps from step to step beside the
 // checkpoints of its job, so that a job that goes on from one has the bits of

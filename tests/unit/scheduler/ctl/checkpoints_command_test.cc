@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/residual_check.h"
 #include "common/model/model.h"
 #include "common/model/zoo/zoo.h"
 #include "common/system/file.h"
@@ -180,6 +181,24 @@ TEST_F(CheckpointsCommandTest, VerifyReadsEveryByteAndSaysWhatIsWrong) {
   damage_ = absl::DataLossError("shard 0 is torn");
   EXPECT_NE(RunCheckpointsVerify(path, Tools(), console()), kExitOk);
   EXPECT_THAT(err_.str(), HasSubstr("shard 0 is torn"));
+}
+
+// What workers keep of compressed gradients is beside the checkpoint, which is
+// whole without it.
+TEST_F(CheckpointsCommandTest, ResidualsAreCountedAndRead) {
+  const std::string path = Make("j-1", 10, 5);
+  ASSERT_OK(WriteFileAtomically(absl::StrCat(path, "/", ResidualFileName(0, 1)),
+                                "damaged"));
+  ASSERT_EQ(RunCheckpointsList(dir_.path(), console()), kExitOk);
+  EXPECT_THAT(out_.str(), HasSubstr("2.0 KiB + 7 B residuals  attempt 3"));
+  ASSERT_EQ(RunCheckpointsShow(path, console()), kExitOk);
+  EXPECT_THAT(out_.str(),
+              HasSubstr("residuals    residuals-00000-of-00001.state  7 B"));
+  EXPECT_NE(RunCheckpointsVerify(path, Tools(), console()), kExitOk);
+  EXPECT_THAT(err_.str(),
+              AllOf(HasSubstr("the checkpoint is whole, but a worker that goes "
+                              "on from it begins its residuals anew"),
+                    HasSubstr("residuals-00000-of-00001.state")));
 }
 
 TEST_F(CheckpointsCommandTest, ExportsTensorsAndRows) {
