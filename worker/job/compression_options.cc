@@ -82,6 +82,36 @@ uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
   return bytes;
 }
 
+absl::Status CheckFraction(const JobSpec& spec, const TrainingGraph& training) {
+  const double fraction = spec.compression().fraction();
+  if (fraction <= 0 || fraction >= GradientCompression::kDefaultFraction) {
+    return absl::OkStatus();
+  }
+  uint64_t largest = 0;
+  for (const TensorSize& tensor : TensorSizesOf(training)) {
+    largest = std::max(largest, static_cast<uint64_t>(tensor.element_count));
+  }
+  const auto elements = static_cast<double>(largest);
+  if (largest == 0 || fraction * elements >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "compression.fraction: ", fraction, " of the largest tensor's ", largest,
+      " elements is less than one element; ", 1 / elements,
+      " is one of it, and each tensor sends one at least"));
+}
+
+std::string WarmupWarning(const JobSpec& spec, int64_t clocks_total) {
+  const CompressionSpec& compression = spec.compression();
+  if (compression.kind() != CompressionSpec::ONE_BIT_ADAM ||
+      static_cast<int64_t>(compression.warmup_clocks()) < clocks_total) {
+    return "";
+  }
+  return absl::StrCat(
+      "compression.warmup_clocks: ", compression.warmup_clocks(),
+      " is not below the job's clocks, ", clocks_total,
+      ", as its data, batch size and epochs make them: nothing "
+      "is compressed");
+}
+
 double ClipBeforeCompression(const JobSpec& spec) {
   return WorkersHaveMomentum(spec) ? spec.optimizer().clip_norm() : 0;
 }

@@ -2,7 +2,9 @@
 #define SYNCLINE_WORKER_JOB_COMPRESSION_OPTIONS_H_
 
 #include <cstdint>
+#include <string>
 
+#include "absl/status/status.h"
 #include "common/model/training_graph.h"
 #include "common/regime/regime_schedule.h"
 #include "proto/job_spec.pb.h"
@@ -23,6 +25,17 @@ GradientCompressor::Options CompressorOptionsOf(const JobSpec& spec,
 // as above.
 uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
                           const TrainingGraph& training);
+
+// Errors: InvalidArgument: of the largest tensor of the model not one element
+// would leave by compression.fraction, so that the fraction says nothing: each
+// tensor sends one; with the least fraction that does. The default is taken for
+// any model.
+absl::Status CheckFraction(const JobSpec& spec, const TrainingGraph& training);
+
+// What is to be said to people of a job that has so many clocks, which is known
+// once its data is read: by its compression.warmup_clocks it compresses
+// nothing. Empty: it does. The validator refuses what training.max_clocks show.
+std::string WarmupWarning(const JobSpec& spec, int64_t clocks_total);
 
 // The largest norm of a step's gradient, which ranks see to before they
 // compress theirs (GradientCompressor::Clip): those that have the job's

@@ -245,6 +245,7 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
     plan.late_bytes = static_cast<int64_t>(LateGradient::BytesOf(counts));
   }
   if (trains) {
+    SYNCLINE_RETURN_IF_ERROR(CheckFraction(spec, training));
     SYNCLINE_ASSIGN_OR_RETURN(plan.residual_bytes,
                               ResidualBytes(spec, training));
   }

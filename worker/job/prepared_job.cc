@@ -591,6 +591,8 @@ class Preparation {
   // The rank's exchange takes that memory when it is made.
   void CheckRoomForCompression() {
     if (!job_.trains()) return;
+    const absl::Status fraction = CheckFraction(spec(), job_.training);
+    if (!fraction.ok()) problems_.emplace_back(fraction.message());
     const uint64_t bytes =
         CompressionBytes(spec(), job_.regimes, job_.training);
     if (bytes == 0) return;

@@ -23,6 +23,7 @@
 #include "common/system/job_logs.h"
 #include "common/system/log.h"
 #include "worker/export/kept_results.h"
+#include "worker/job/compression_options.h"
 #include "worker/job/start_values.h"
 #include "worker/training/regime_trials.h"
 #include "worker/training/result_export.h"
@@ -347,6 +348,11 @@ std::vector<std::string> JobRun::Prepare() {
   if (problems.empty() && job_->is_chief() && job_->trains()) {
     std::string problem = TrialProblem(*job_, EpochsOf(*job_));
     if (!problem.empty()) problems.push_back(std::move(problem));
+    const std::string warning =
+        WarmupWarning(job_->spec(), EpochsOf(*job_).clocks_total);
+    if (!warning.empty()) {
+      LogWarning(warning).Job(assignment_.job_id());
+    }
   }
   // The chief gives all ranks their initial values.
   if (problems.empty() && job_->is_chief() &&
