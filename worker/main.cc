@@ -23,6 +23,7 @@
 #include "scheduler/hosted_scheduler.h"
 #include "server/service/ps_member.h"
 #include "worker/collectives/peer_rendezvous.h"
+#include "worker/compute/pass_timer.h"
 #include "worker/device/cuda_gpus.h"
 #include "worker/device/gpu_monitor.h"
 #include "worker/device/worker_device.h"
@@ -155,8 +156,7 @@ absl::StatusOr<int> RunWorker(const DaemonOptions& options, Daemon* daemon,
                             : nullptr;
   const std::unique_ptr<MetricsRegistry::Collecting> copies =
       device.gpu != nullptr
-          ? ShowCopies(cuda::LibraryDevice::Of(*device.gpu).meter(),
-                       daemon->metrics())
+          ? ShowCopies(*MeterOf(*device.gpu), daemon->metrics())
           : nullptr;
   std::unique_ptr<scheduler::HostedScheduler> scheduler;
   std::unique_ptr<ps::PsMember> ps;
