@@ -147,6 +147,8 @@ cudaDataType_t CublasTypeOf(DType type) {
   return type == DType::kFloat16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+class LibraryEpilogueProduct;
+
 class LibraryProduct : public MatrixProduct {
  public:
   LibraryProduct(const Library& library, cublasLtHandle_t handle,
@@ -167,13 +169,7 @@ class LibraryProduct : public MatrixProduct {
 
   absl::Status Init() {
     if (IsEmpty()) return absl::OkStatus();
-    SYNCLINE_RETURN_IF_ERROR(MakeLayout(
-        MakeStored(s_.m, s_.k, s_.transpose_a, s_.a_row), s_.a_type, &a_));
-    SYNCLINE_RETURN_IF_ERROR(MakeLayout(
-        MakeStored(s_.k, s_.n, s_.transpose_b, s_.b_row), s_.b_type, &b_));
-    SYNCLINE_RETURN_IF_ERROR(
-        MakeLayout(MakeStored(s_.m, s_.n, /*is_transposed=*/false, s_.c_row),
-                   s_.c_type, &c_));
+    SYNCLINE_RETURN_IF_ERROR(DescribeMatrices());
     SYNCLINE_RETURN_IF_ERROR(Compile(CUBLASLT_EPILOGUE_DEFAULT, &plain_));
     if (!s_.has_bias) return absl::OkStatus();
     return Compile(CUBLASLT_EPILOGUE_BIAS, &with_bias_);
@@ -198,8 +194,11 @@ class LibraryProduct : public MatrixProduct {
   }
 
  private:
-  // A product with or without bias. Arrays of an arena are aligned, parts of
-  // them may not be; the fast algorithms for 16 bits want 16 bytes.
+  friend class LibraryEpilogueProduct;
+
+  // A product with or without bias, or with another epilogue. Arrays of an
+  // arena are aligned, parts of them may not be; the fast algorithms for 16
+  // bits want 16 bytes.
   struct Compiled {
     cublasLtMatmulDesc_t description = nullptr;
     cublasLtMatmulAlgo_t aligned = {};  // for addresses that are multiples of
@@ -208,6 +207,15 @@ class LibraryProduct : public MatrixProduct {
   static constexpr uint32_t kAlignment = 16;
 
   bool IsEmpty() const { return s_.m == 0 || s_.n == 0 || s_.batch == 0; }
+
+  absl::Status DescribeMatrices() {
+    SYNCLINE_RETURN_IF_ERROR(MakeLayout(
+        MakeStored(s_.m, s_.k, s_.transpose_a, s_.a_row), s_.a_type, &a_));
+    SYNCLINE_RETURN_IF_ERROR(MakeLayout(
+        MakeStored(s_.k, s_.n, s_.transpose_b, s_.b_row), s_.b_type, &b_));
+    return MakeLayout(MakeStored(s_.m, s_.n, /*is_transposed=*/false, s_.c_row),
+                      s_.c_type, &c_);
+  }
 
   absl::Status MakeLayout(const Stored& s, DType type,
                           cublasLtMatrixLayout_t* layout) {
@@ -345,18 +353,151 @@ class LibraryProduct : public MatrixProduct {
   Compiled with_bias_;
 };
 
-}  // namespace
+// The gradient of a bias is no epilogue here: cuBLASLt does not say in which
+// order it adds that up, so our own kernel does.
+cublasLtEpilogue_t CublasEpilogueOf(const ProductEpilogue& epilogue) {
+  const auto choose = [&](cublasLtEpilogue_t plain, cublasLtEpilogue_t bias) {
+    return epilogue.has_bias ? bias : plain;
+  };
+  switch (epilogue.function) {
+    case ProductEpilogue::Function::kNone:
+      return choose(CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS);
+    case ProductEpilogue::Function::kRelu:
+      if (epilogue.is_gradient) return CUBLASLT_EPILOGUE_DRELU;
+      return epilogue.keeps
+                 ? choose(CUBLASLT_EPILOGUE_RELU_AUX,
+                          CUBLASLT_EPILOGUE_RELU_AUX_BIAS)
+                 : choose(CUBLASLT_EPILOGUE_RELU, CUBLASLT_EPILOGUE_RELU_BIAS);
+    case ProductEpilogue::Function::kGeluTanh:
+      if (epilogue.is_gradient) return CUBLASLT_EPILOGUE_DGELU;
+      return epilogue.keeps
+                 ? choose(CUBLASLT_EPILOGUE_GELU_AUX,
+                          CUBLASLT_EPILOGUE_GELU_AUX_BIAS)
+                 : choose(CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS);
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
 
-absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
-    Device& device, const MatrixProductShape& shape) {
+// A bias is along the rows of the library's column-major result, which are our
+// columns; what is kept has that result's rows.
+class LibraryEpilogueProduct : public EpilogueProduct {
+ public:
+  LibraryEpilogueProduct(const Library& library, cublasLtHandle_t handle,
+                         const MatrixProductShape& shape, bool takes_tf32,
+                         const ProductEpilogue& epilogue)
+      : library_(library),
+        s_(shape),
+        epilogue_(epilogue),
+        product_(library, handle, shape, takes_tf32) {}
+  ~LibraryEpilogueProduct() override {
+    if (compiled_.description == nullptr) return;
+    library_.destroy_description(compiled_.description);
+  }
+
+  absl::Status Init() {
+    SYNCLINE_RETURN_IF_ERROR(product_.DescribeMatrices());
+    SYNCLINE_RETURN_IF_ERROR(
+        product_.Describe(CublasEpilogueOf(epilogue_), &compiled_.description));
+    if (epilogue_.keeps || epilogue_.is_gradient) {
+      const bool is_relu =
+          epilogue_.function == ProductEpilogue::Function::kRelu;
+      constexpr int64_t kBitsOfByte = 8;
+      const int64_t row = is_relu ? KeptReluRowBytes(s_.n) * kBitsOfByte : s_.n;
+      SYNCLINE_RETURN_IF_ERROR(
+          Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, row, "set a row"));
+    }
+    // The library chooses by the alignment of these addresses.
+    SYNCLINE_RETURN_IF_ERROR(SetArrays(reinterpret_cast<const void*>(kAddress),
+                                       reinterpret_cast<void*>(kAddress)));
+    absl::Status chosen = product_.Choose(
+        compiled_.description, LibraryProduct::kAlignment, &compiled_.aligned);
+    // Parts of a batch that is fed may begin anywhere; what has 16 bits is an
+    // array of its own.
+    if (chosen.ok() && s_.a_type == DType::kFloat32) {
+      chosen =
+          product_.Choose(compiled_.description, sizeof(float), &compiled_.any);
+    } else {
+      compiled_.any = compiled_.aligned;
+    }
+    return chosen.ok() ? chosen : absl::UnimplementedError(chosen.message());
+  }
+
+  absl::Status Run(Stream& stream, ConstFloats a, ConstFloats b,
+                   ConstFloats bias, void* kept, Floats c) override {
+    SYNCLINE_CHECK(s_.a_type == DType::kFloat32 ||
+                   (LibraryProduct::IsAligned(a.data()) &&
+                    LibraryProduct::IsAligned(b.data())));
+    SYNCLINE_RETURN_IF_ERROR(SetArrays(bias.data(), kept));
+    return product_.Multiply(stream, compiled_, a, b, 0, c);
+  }
+
+ private:
+  // Stands for addresses that are multiples of as much.
+  static constexpr uintptr_t kAddress = LibraryProduct::kAlignment;
+
+  template <typename T>
+  absl::Status Set(cublasLtMatmulDescAttributes_t attribute, const T& value,
+                   const char* what) {
+    SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+        library_,
+        library_.set_description(compiled_.description, attribute, &value,
+                                 sizeof(value)),
+        what);
+    return absl::OkStatus();
+  }
+
+  absl::Status SetArrays(const void* bias, void* kept) {
+    if (epilogue_.has_bias) {
+      SYNCLINE_RETURN_IF_ERROR(
+          Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, "set the bias"));
+    }
+    if (!epilogue_.keeps && !epilogue_.is_gradient) return absl::OkStatus();
+    return Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, kept,
+               "set what is kept");
+  }
+
+  const Library& library_;
+  const MatrixProductShape s_;
+  const ProductEpilogue epilogue_;
+  LibraryProduct product_;
+  LibraryProduct::Compiled compiled_;
+};
+
+// The library, its state for the device that this thread has set, and how it
+// multiplies.
+struct Prepared {
+  const Library* library = nullptr;
+  cublasLtHandle_t handle = nullptr;
+  bool takes_tf32 = false;
+};
+
+absl::StatusOr<Prepared> PrepareFor(Device& device) {
   LibraryDevice& gpu = LibraryDevice::Of(device);
   gpu.Enter();
   const absl::StatusOr<Library>& library = LoadedLibrary();
   if (!library.ok()) return library.status();
   SYNCLINE_ASSIGN_OR_RETURN(const cublasLtHandle_t handle,
                             HandleForDeviceOfThread(*library));
-  auto product = std::make_unique<LibraryProduct>(*library, handle, shape,
-                                                  gpu.takes_tf32());
+  return Prepared{&*library, handle, gpu.takes_tf32()};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
+    Device& device, const MatrixProductShape& shape) {
+  SYNCLINE_ASSIGN_OR_RETURN(const Prepared prepared, PrepareFor(device));
+  auto product = std::make_unique<LibraryProduct>(
+      *prepared.library, prepared.handle, shape, prepared.takes_tf32);
+  SYNCLINE_RETURN_IF_ERROR(product->Init());
+  return product;
+}
+
+absl::StatusOr<std::unique_ptr<EpilogueProduct>> MakeLibraryEpilogueProduct(
+    Device& device, const MatrixProductShape& shape,
+    const ProductEpilogue& epilogue) {
+  SYNCLINE_ASSIGN_OR_RETURN(const Prepared prepared, PrepareFor(device));
+  auto product = std::make_unique<LibraryEpilogueProduct>(
+      *prepared.library, prepared.handle, shape, prepared.takes_tf32, epilogue);
   SYNCLINE_RETURN_IF_ERROR(product->Init());
   return product;
 }

@@ -14,6 +14,11 @@ namespace syncline::cuda {
 // this machine; Internal: it refused.
 absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
     Device& device, const MatrixProductShape& shape);
+// Likewise, with an epilogue that CheckCudaEpilogue (product_types.h) takes.
+// Errors: also Unimplemented: the library has no algorithm for it.
+absl::StatusOr<std::unique_ptr<EpilogueProduct>> MakeLibraryEpilogueProduct(
+    Device& device, const MatrixProductShape& shape,
+    const ProductEpilogue& epilogue);
 
 }  // namespace syncline::cuda
 

@@ -16,4 +16,32 @@ absl::Status CheckCudaProductTypes(const MatrixProductShape& s) {
                    s.has_bias ? " with a bias" : "", " is not one of a GPU's"));
 }
 
+absl::Status CheckCudaEpilogue(const MatrixProductShape& s,
+                               const ProductEpilogue& epilogue) {
+  using Function = ProductEpilogue::Function;
+  if (s.a_type != s.b_type || s.a_type != s.c_type) {
+    return absl::UnimplementedError("an epilogue of matrices of two types");
+  }
+  if (s.batch != 1 || s.a_row != 0 || s.b_row != 0 || s.c_row != 0 ||
+      s.has_bias) {
+    return absl::UnimplementedError("an epilogue of parts of matrices");
+  }
+  if (s.m == 0 || s.n == 0 || s.k == 0) {
+    return absl::UnimplementedError("an epilogue of an empty product");
+  }
+  const bool has_function = epilogue.function != Function::kNone;
+  if ((epilogue.is_gradient && (!has_function || epilogue.has_bias)) ||
+      (epilogue.keeps && (!has_function || epilogue.is_gradient))) {
+    return absl::UnimplementedError("an epilogue of another form");
+  }
+  constexpr int64_t kKeptColumns = 8;
+  if (epilogue.function == Function::kGeluTanh &&
+      (epilogue.keeps || epilogue.is_gradient) && s.n % kKeptColumns != 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("GELU keeps rows of whole ", kKeptColumns,
+                     " elements, and these have ", s.n));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace syncline

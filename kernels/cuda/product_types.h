@@ -11,6 +11,12 @@ namespace syncline {
 // InvalidArgument: others.
 absl::Status CheckCudaProductTypes(const MatrixProductShape& shape);
 
+// The epilogues that cuBLASLt may have: all matrices have one type, are dense
+// and one product; what GELU keeps has rows of whole 8 elements. Errors:
+// Unimplemented: others, and sums over nothing.
+absl::Status CheckCudaEpilogue(const MatrixProductShape& shape,
+                               const ProductEpilogue& epilogue);
+
 }  // namespace syncline
 
 #endif  // SYNCLINE_KERNELS_CUDA_PRODUCT_TYPES_H_

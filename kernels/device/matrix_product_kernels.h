@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_KERNELS_DEVICE_MATRIX_PRODUCT_KERNELS_H_
 #define SYNCLINE_KERNELS_DEVICE_MATRIX_PRODUCT_KERNELS_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -38,6 +39,41 @@ class MatrixProduct {
   }
 };
 
+// What becomes of each element of a product before it is rounded to c, p being
+// op(A) op(B) alpha in float32:
+//
+//   c = f(p + bias)   kept = what f'(p + bias) is found from, if it is wanted
+//   c = p f'(x)       with the kept of another product, whose c has this shape
+//
+// f is the identity, ReLU, or GELU with the tanh (kernels/elementwise/
+// pointwise_functions.h: GeluTanh).
+struct ProductEpilogue {
+  enum class Function { kNone, kRelu, kGeluTanh };
+  Function function = Function::kNone;
+  bool is_gradient = false;  // the second form
+  bool has_bias = false;     // [n], of c's type
+  // Forward leaves it. Of ReLU: for each row of c KeptReluRowBytes(n), in an
+  // order that only the gradient of the same device knows. Of GELU: p + bias,
+  // an array of c's type and shape.
+  bool keeps = false;
+};
+
+// Bytes of a row of n elements: a bit each, in whole 16 bytes.
+constexpr int64_t KeptReluRowBytes(int64_t n) { return (n + 127) / 128 * 16; }
+
+// A product with an epilogue, as MatrixProduct.
+class EpilogueProduct {
+ public:
+  virtual ~EpilogueProduct() = default;
+
+  // `bias` and `kept` are null unless the epilogue has them; `kept` is read by
+  // a gradient, and else written. Arrays begin at multiples of 16 bytes, but
+  // for float32 factors. c overlaps nothing else. Errors: Internal: the
+  // device's library failed.
+  virtual absl::Status Run(Stream& stream, ConstFloats a, ConstFloats b,
+                           ConstFloats bias, void* kept, Floats c) = 0;
+};
+
 // Matrix products, and a summand of another shape that they are added to.
 struct MatrixProductKernels {
   // Errors: InvalidArgument: a 16-bit type that the device does not multiply:
@@ -45,6 +81,13 @@ struct MatrixProductKernels {
   // bias then. Internal: the device's library refused.
   absl::StatusOr<std::unique_ptr<MatrixProduct>> (*make)(
       Device& device, const MatrixProductShape& shape) = nullptr;
+  // Null: the device has products without epilogues alone. The shape's has_bias
+  // is false: the epilogue has it. Errors: Unimplemented: the device does not
+  // compute this epilogue of this shape and these types, or not as this says;
+  // Internal: the device's library failed.
+  absl::StatusOr<std::unique_ptr<EpilogueProduct>> (*make_with_epilogue)(
+      Device& device, const MatrixProductShape& shape,
+      const ProductEpilogue& epilogue) = nullptr;
   // y = scale * c; c is operand b of `s`, repeated over the result.
   void (*spread)(Stream& stream, const Broadcast& s, float scale, ConstFloats c,
                  Floats y) = nullptr;

@@ -16,8 +16,10 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/matrix_product_kernels.h"
+#include "kernels/elementwise/pointwise_functions.h"
 #include "tests/testing/arrays.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
+#include "tests/testing/cuda_emulator/product_double.h"
 
 namespace syncline {
 namespace {
@@ -266,6 +268,174 @@ TEST(CudaMatrixProductTest, AnEmptySumIsOneClear) {
   stream->CopyToHost(got.data(), c.data(), c.bytes());
   ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
   EXPECT_EQ(got, std::vector<float>(before.size(), 0.0f));
+}
+
+using Function = ProductEpilogue::Function;
+
+// An array of a type, drawn.
+struct Typed {
+  Typed(Device& device, DType type, int64_t count, uint64_t seed)
+      : type(type), values(count) {
+    const std::vector<float> drawn =
+        testing::ToFloats(RandomArray({count}, seed).values);
+    if (type == DType::kFloat32) {
+      values = drawn;
+      memory = *Upload(device, absl::MakeConstSpan(values));
+    } else {
+      Rounded rounded(drawn, ElementType::kBfloat16);
+      values = rounded.values;
+      memory = *Upload(device, absl::MakeConstSpan(rounded.bits));
+    }
+  }
+  ConstFloats in() const { return {memory.data(), type}; }
+  Floats out() const { return {memory.data(), type}; }
+  // What is in memory now.
+  std::vector<float> Read(Stream& stream) const {
+    std::string bytes(values.size() * DTypeBytes(type), '\0');
+    stream.CopyToHost(bytes.data(), memory.data(), bytes.size());
+    EXPECT_EQ(stream.Synchronize(), absl::OkStatus());
+    std::vector<float> read(values.size());
+    Widen(type == DType::kFloat32 ? ElementType::kFloat32
+                                  : ElementType::kBfloat16,
+          bytes.data(), read.data(), read.size());
+    return read;
+  }
+
+  const DType type;
+  std::vector<float> values;
+  DeviceMemory memory;
+};
+
+double Applied(Function function, double x) {
+  if (function == Function::kNone) return x;
+  if (function == Function::kRelu) return x > 0 ? x : 0;
+  return pointwise::GeluTanh().Value(static_cast<float>(x));
+}
+double DerivativeOf(Function function, double x) {
+  if (function == Function::kRelu) return x > 0 ? 1 : 0;
+  return pointwise::GeluTanh().Derivative(static_cast<float>(x));
+}
+
+// Forward, and the gradient that reads what it keeps, of [m, k] x [k, n].
+void ExpectEpilogue(DType type, Function function, int64_t m, int64_t n,
+                    int64_t k, bool has_bias) {
+  SCOPED_TRACE(absl::StrCat(DTypeName(type), " ", static_cast<int>(function),
+                            " ", m, " x ", k, " x ", n, " ", has_bias));
+  EmulatedDevice device;
+  const auto make = device.kernels().matrix_product->make_with_epilogue;
+  const auto stream = *device.MakeStream();
+  const bool keeps = function != Function::kNone;
+  const double tolerance = type == DType::kFloat32 ? 1e-5 : 1.0 / 256;
+  MatrixProductShape s = {.m = m, .n = n, .k = k, .transpose_b = true};
+  s.a_type = s.b_type = s.c_type = type;
+  const auto forward = make(
+      device, s, {.function = function, .has_bias = has_bias, .keeps = keeps});
+  ASSERT_EQ(forward.status(), absl::OkStatus());
+  const Typed a(device, type, m * k, 1), b(device, type, n * k, 2);
+  const Typed bias(device, type, n, 3), c(device, type, m * n, 4);
+  const DeviceMemory kept =
+      *device.Allocate(m * std::max(KeptReluRowBytes(n), 4 * n));
+  ASSERT_EQ(
+      (*forward)->Run(*stream, a.in(), b.in(), has_bias ? bias.in() : nullptr,
+                      keeps ? kept.data() : nullptr, c.out()),
+      absl::OkStatus());
+  std::vector<double> before(m * n), want(m * n);
+  for (int64_t i = 0; i < m * n; ++i) {
+    double sum = has_bias ? bias.values[i % n] : 0;
+    for (int64_t t = 0; t < k; ++t) {
+      sum += static_cast<double>(a.values[i / n * k + t]) *
+             b.values[i % n * k + t];
+    }
+    before[i] = sum;
+    want[i] = Applied(function, sum);
+  }
+  testing::ExpectNear(c.Read(*stream), want, tolerance);
+  if (!keeps) return;
+
+  MatrixProductShape g = {.m = m, .n = n, .k = 3};
+  g.a_type = g.b_type = g.c_type = type;
+  const auto gradient =
+      make(device, g, {.function = function, .is_gradient = true});
+  ASSERT_EQ(gradient.status(), absl::OkStatus());
+  const Typed p(device, type, m * 3, 5), q(device, type, 3 * n, 6);
+  ASSERT_EQ(
+      (*gradient)->Run(*stream, p.in(), q.in(), nullptr, kept.data(), c.out()),
+      absl::OkStatus());
+  for (int64_t i = 0; i < m * n; ++i) {
+    double sum = 0;
+    for (int64_t t = 0; t < 3; ++t) {
+      sum += static_cast<double>(p.values[i / n * 3 + t]) *
+             q.values[t * n + i % n];
+    }
+    want[i] = sum * DerivativeOf(function, before[i]);
+  }
+  // GELU's was rounded where it was kept.
+  testing::ExpectNear(c.Read(*stream), want, 3 * tolerance);
+}
+
+TEST(CudaMatrixProductTest, EpiloguesAreFunctionsOfTheProduct) {
+  for (const DType type : {DType::kFloat32, DType::kBfloat16}) {
+    for (const bool has_bias : {false, true}) {
+      ExpectEpilogue(type, Function::kNone, 3, 5, 4, has_bias);
+      ExpectEpilogue(type, Function::kRelu, 3, 5, 4, has_bias);
+      ExpectEpilogue(type, Function::kRelu, 2, 131, 1, has_bias);
+      ExpectEpilogue(type, Function::kGeluTanh, 3, 8, 4, has_bias);
+      ExpectEpilogue(type, Function::kGeluTanh, 1, 24, 7, has_bias);
+    }
+  }
+}
+
+TEST(CudaMatrixProductTest, EpiloguesThatAreNotThoseOfTheLibraryAreRefused) {
+  EmulatedDevice device;
+  const auto refusal = [&](const MatrixProductShape& s,
+                           const ProductEpilogue& e) {
+    const auto made =
+        device.kernels().matrix_product->make_with_epilogue(device, s, e);
+    EXPECT_TRUE(absl::IsUnimplemented(made.status())) << made.status();
+    return std::string(made.status().message());
+  };
+  const MatrixProductShape whole = {.m = 2, .n = 8, .k = 3};
+  const ProductEpilogue bias = {.has_bias = true};
+  MatrixProductShape s = whole;
+  s.batch = 2;
+  EXPECT_EQ(refusal(s, bias), "an epilogue of parts of matrices");
+  s = whole;
+  s.c_row = 9;
+  EXPECT_EQ(refusal(s, bias), "an epilogue of parts of matrices");
+  s = whole;
+  s.k = 0;
+  EXPECT_EQ(refusal(s, bias), "an epilogue of an empty product");
+  s = whole;
+  s.a_type = s.b_type = DType::kBfloat16;
+  EXPECT_EQ(refusal(s, bias), "an epilogue of matrices of two types");
+  s = whole;
+  s.n = 12;
+  EXPECT_EQ(refusal(s, {.function = Function::kGeluTanh, .keeps = true}),
+            "GELU keeps rows of whole 8 elements, and these have 12");
+  EXPECT_EQ(refusal(whole, {.function = Function::kRelu,
+                            .is_gradient = true,
+                            .has_bias = true}),
+            "an epilogue of another form");
+  EXPECT_EQ(refusal(whole, {.keeps = true}), "an epilogue of another form");
+  EXPECT_EQ(ThisMachine().kernels().matrix_product->make_with_epilogue, nullptr)
+      << "a processor's products have none";
+}
+
+TEST(CudaMatrixProductTest, AReluThatDropsNanIsNotUsed) {
+  EmulatedDevice device;
+  const auto make = [&](Function function) {
+    return device.kernels()
+        .matrix_product
+        ->make_with_epilogue(device, {.m = 2, .n = 8, .k = 3},
+                             {.function = function, .has_bias = true})
+        .status();
+  };
+  EXPECT_EQ(make(Function::kRelu), absl::OkStatus());
+  testing::ProductDouble().drops_nan = true;
+  EXPECT_EQ(make(Function::kRelu),
+            absl::UnimplementedError("the library's ReLU drops NaN"));
+  EXPECT_EQ(make(Function::kGeluTanh), absl::OkStatus());
+  testing::ProductDouble() = {};
 }
 
 }  // namespace
