@@ -10,11 +10,34 @@ using cuda::FloatArray;
 using cuda::Global;
 using cuda::OnDevice;
 
+// The elements that are normalised: an array.
+struct RowsOf {
+  ConstFloatArray x;
+
+  SYNCLINE_DEVICE float First(int64_t at) const { return x[at]; }
+  SYNCLINE_DEVICE float operator[](int64_t at) const { return x[at]; }
+};
+
+// The sum of two arrays, which whoever comes to an element first writes.
+struct RowsOfSum {
+  ConstFloatArray a;
+  ConstFloatArray b;
+  FloatArray sum;
+
+  SYNCLINE_DEVICE float First(int64_t at) const {
+    sum[at] = a[at] + b[at];
+    return sum[at];
+  }
+  SYNCLINE_DEVICE float operator[](int64_t at) const { return sum[at]; }
+};
+
+template <typename Rows>
 struct ForwardBody {
   RowNorm s;
   bool has_bias;
   bool has_mean;
-  ConstFloatArray x;
+  bool has_y;
+  Rows x;
   ConstFloatArray scale;
   ConstFloatArray bias;
   FloatArray y;
@@ -30,18 +53,19 @@ struct ForwardBody {
     if (s.centred) {
       float sum = 0;
       for (int64_t i = group.rank(); i < n; i += group.size()) {
-        sum += x[begin + i];
+        sum += x.First(begin + i);
       }
       m = group.Fold(sum, cuda::Plus()) * per;
     }
     float squares = 0;
     for (int64_t i = group.rank(); i < n; i += group.size()) {
-      const float distance = x[begin + i] - m;
+      const float value = s.centred ? x[begin + i] : x.First(begin + i);
+      const float distance = value - m;
       squares += distance * distance;
     }
     squares = group.Fold(squares, cuda::Plus());
     const float inv = 1.0f / std::sqrt(squares * per + s.epsilon);
-    for (int64_t i = group.rank(); i < n; i += group.size()) {
+    for (int64_t i = group.rank(); has_y && i < n; i += group.size()) {
       const float scaled = (x[begin + i] - m) * inv * scale[i];
       y[begin + i] = has_bias ? scaled + bias[i] : scaled;
     }
@@ -51,13 +75,27 @@ struct ForwardBody {
   }
 };
 
-void Forward(Stream& stream, const RowNorm& s, ConstFloats x, ConstFloats scale,
-             ConstFloats bias, Floats y, float* mean, float* inverse) {
+template <typename Rows>
+void Normalize(Stream& stream, const RowNorm& s, const Rows& x,
+               ConstFloats scale, ConstFloats bias, Floats y, float* mean,
+               float* inverse) {
   cuda::LaunchLines(
       stream, s.rows, s.n, /*are_adjacent=*/false,
-      ForwardBody{s, bias != nullptr, s.centred && mean != nullptr, OnDevice(x),
-                  OnDevice(scale), OnDevice(bias), OnDevice(y), OnDevice(mean),
-                  OnDevice(inverse)});
+      ForwardBody<Rows>{s, bias != nullptr, s.centred && mean != nullptr,
+                        y != nullptr, x, OnDevice(scale), OnDevice(bias),
+                        OnDevice(y), OnDevice(mean), OnDevice(inverse)});
+}
+
+void Forward(Stream& stream, const RowNorm& s, ConstFloats x, ConstFloats scale,
+             ConstFloats bias, Floats y, float* mean, float* inverse) {
+  Normalize(stream, s, RowsOf{OnDevice(x)}, scale, bias, y, mean, inverse);
+}
+
+void AddForward(Stream& stream, const RowNorm& s, ConstFloats a, ConstFloats b,
+                ConstFloats scale, ConstFloats bias, Floats sum, Floats y,
+                float* mean, float* inverse) {
+  Normalize(stream, s, RowsOfSum{OnDevice(a), OnDevice(b), OnDevice(sum)},
+            scale, bias, y, mean, inverse);
 }
 
 // Sums over all rows, column by column.
@@ -101,15 +139,47 @@ struct ParametersBody {
   }
 };
 
+// Where the gradient of an element goes: an array.
+struct IntoArray {
+  bool accumulate;
+  FloatArray dx;
+
+  SYNCLINE_DEVICE void Put(int64_t at, float value) const {
+    dx[at] = accumulate ? dx[at] + value : value;
+  }
+};
+
+// As a sum's gradient that others have begun, to both summands.
+struct IntoSummands {
+  bool has_dsum;
+  bool has_da;
+  bool has_db;
+  bool add_da;
+  bool add_db;
+  DType sum_type;
+  ConstFloatArray dsum;
+  FloatArray da;
+  FloatArray db;
+
+  SYNCLINE_DEVICE void Put(int64_t at, float value) const {
+    float whole = has_dsum ? dsum[at] + value : value;
+    if (sum_type != DType::kFloat32) {
+      whole = cuda::WidenAs(sum_type, cuda::NarrowAs(sum_type, whole));
+    }
+    if (has_db) db[at] = add_db ? db[at] + whole : whole;
+    if (has_da) da[at] = add_da ? da[at] + whole : whole;
+  }
+};
+
+template <typename Into>
 struct InputBody {
   RowNorm s;
-  bool accumulate;
   ConstFloatArray x;
   ConstFloatArray scale;
   Global<const float> mean;
   Global<const float> inverse;
   ConstFloatArray dy;
-  FloatArray dx;
+  Into into;
 
   template <typename Group>
   SYNCLINE_DEVICE void operator()(const Group& group, int64_t row,
@@ -130,12 +200,20 @@ struct InputBody {
     if (!s.centred) g = 0;
     for (int64_t i = group.rank(); i < n; i += group.size()) {
       const int64_t at = begin + i;
-      const float value =
-          inv * (dy[at] * scale[i] - g - (x[at] - m) * inv * gh);
-      dx[at] = accumulate ? dx[at] + value : value;
+      into.Put(at, inv * (dy[at] * scale[i] - g - (x[at] - m) * inv * gh));
     }
   }
 };
+
+template <typename Into>
+void InputGradient(Stream& stream, const RowNorm& s, ConstFloats x,
+                   ConstFloats scale, const float* mean, const float* inverse,
+                   ConstFloats dy, const Into& into) {
+  cuda::LaunchLines(
+      stream, s.rows, s.n, /*are_adjacent=*/false,
+      InputBody<Into>{s, OnDevice(x), OnDevice(scale), OnDevice(mean),
+                      OnDevice(inverse), OnDevice(dy), into});
+}
 
 void Backward(Stream& stream, const RowNorm& s, ConstFloats x,
               ConstFloats scale, const float* mean, const float* inverse,
@@ -151,10 +229,19 @@ void Backward(Stream& stream, const RowNorm& s, ConstFloats x,
                        OnDevice(out.dbias)});
   }
   if (out.dx == nullptr) return;
-  cuda::LaunchLines(
-      stream, s.rows, s.n, /*are_adjacent=*/false,
-      InputBody{s, out.add_dx, OnDevice(x), OnDevice(scale), OnDevice(mean),
-                OnDevice(inverse), OnDevice(dy), OnDevice(out.dx)});
+  InputGradient(stream, s, x, scale, mean, inverse, dy,
+                IntoArray{out.add_dx, OnDevice(out.dx)});
+}
+
+void AddBackward(Stream& stream, const RowNorm& s, ConstFloats sum,
+                 ConstFloats scale, const float* mean, const float* inverse,
+                 ConstFloats dy, ConstFloats dsum,
+                 const LayerNormKernels::SummandGradients& out) {
+  InputGradient(
+      stream, s, sum, scale, mean, inverse, dy,
+      IntoSummands{dsum != nullptr, out.da != nullptr, out.db != nullptr,
+                   out.add_da, out.add_db, out.sum_type, OnDevice(dsum),
+                   OnDevice(out.da), OnDevice(out.db)});
 }
 
 void AddMomentsGradient(Stream& stream, const RowNorm& s, const float* x,
@@ -184,7 +271,9 @@ const LayerNormKernels& CudaLayerNormKernels() {
   static constexpr LayerNormKernels kKernels = {
       .forward = Forward,
       .backward = Backward,
-      .add_moments_gradient = AddMomentsGradient};
+      .add_moments_gradient = AddMomentsGradient,
+      .add_forward = AddForward,
+      .add_backward = AddBackward};
   return kKernels;
 }
 
