@@ -3,6 +3,7 @@
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/matrix_product_kernels.h"
 #include "kernels/elementwise/broadcast.h"
+#include "worker/ops/factor_gradients.h"
 #include "worker/ops/linear/product_types.h"
 #include "worker/ops/op.h"
 
@@ -119,18 +120,12 @@ class GemmOp : public Op {
                                g.accumulate(2), g.in(2));
     }
     if (g.in(1) != nullptr) {
-      SYNCLINE_RETURN_IF_ERROR(
-          p_.transpose_b
-              ? db_->Into(*t.stream, g.out(), t.in(0), g.accumulate(1), g.in(1))
-              : db_->Into(*t.stream, t.in(0), g.out(), g.accumulate(1),
-                          g.in(1)));
+      SYNCLINE_RETURN_IF_ERROR(of_b_.Run(*db_, *t.stream, g.out(), t.in(0),
+                                         g.accumulate(1), g.in(1)));
     }
     if (g.in(0) != nullptr) {
-      SYNCLINE_RETURN_IF_ERROR(
-          p_.transpose_a
-              ? da_->Into(*t.stream, t.in(1), g.out(), g.accumulate(0), g.in(0))
-              : da_->Into(*t.stream, g.out(), t.in(1), g.accumulate(0),
-                          g.in(0)));
+      SYNCLINE_RETURN_IF_ERROR(of_a_.Run(*da_, *t.stream, g.out(), t.in(1),
+                                         g.accumulate(0), g.in(0)));
     }
     return absl::OkStatus();
   }
@@ -140,53 +135,29 @@ class GemmOp : public Op {
   const MatrixProductKernels kernels_;
   decltype(BinaryKernels::Function::forward) add_ = nullptr;
   std::unique_ptr<MatrixProduct> product_, da_, db_;
+  FactorGradient of_a_, of_b_;
 };
 
 absl::Status GemmOp::Compile(const OpSpec& spec) {
   const GemmParams& p = p_;
-  const TensorType& a = spec.input(0);
-  const TensorType& b = spec.input(1);
-  const TensorType& y = spec.output(0);
-  SYNCLINE_ASSIGN_OR_RETURN(
-      product_,
-      kernels_.make(*spec.device,
-                    {.m = p.m,
-                     .n = p.n,
-                     .k = p.k,
-                     .transpose_a = p.transpose_a,
-                     .transpose_b = p.transpose_b,
-                     .alpha = p.alpha,
-                     .has_bias = p.is_bias,
-                     .a_type = a.dtype,
-                     .b_type = b.dtype,
-                     .c_type = p.adds_c_apart ? DType::kFloat32 : y.dtype}));
+  MatrixProductShape shape = {.m = p.m,
+                              .n = p.n,
+                              .k = p.k,
+                              .transpose_a = p.transpose_a,
+                              .transpose_b = p.transpose_b,
+                              .alpha = p.alpha,
+                              .has_bias = p.is_bias};
+  shape.a_type = spec.input(0).dtype;
+  shape.b_type = spec.input(1).dtype;
+  shape.c_type = p.adds_c_apart ? DType::kFloat32 : spec.output(0).dtype;
+  SYNCLINE_ASSIGN_OR_RETURN(product_, kernels_.make(*spec.device, shape));
   if (spec.WantsGradient(0)) {
-    // a [m,k]: dy * op(b)^T.   Stored transposed: op(b) * dy^T.
-    MatrixProductShape shape;
-    shape.alpha = p.alpha;
-    shape.k = p.n;
-    shape.m = p.transpose_a ? p.k : p.m;
-    shape.n = p.transpose_a ? p.m : p.k;
-    shape.transpose_a = p.transpose_a && p.transpose_b;
-    shape.transpose_b = p.transpose_a || !p.transpose_b;
-    shape.a_type = p.transpose_a ? b.dtype : y.gradient_dtype;
-    shape.b_type = p.transpose_a ? y.gradient_dtype : b.dtype;
-    shape.c_type = a.gradient_dtype;
-    SYNCLINE_ASSIGN_OR_RETURN(da_, kernels_.make(*spec.device, shape));
+    of_a_ = GradientOfA(shape, spec);
+    SYNCLINE_ASSIGN_OR_RETURN(da_, kernels_.make(*spec.device, of_a_.shape));
   }
   if (spec.WantsGradient(1)) {
-    // b [k,n]: op(a)^T * dy.   Stored transposed: dy^T * op(a).
-    MatrixProductShape shape;
-    shape.alpha = p.alpha;
-    shape.k = p.m;
-    shape.m = p.transpose_b ? p.n : p.k;
-    shape.n = p.transpose_b ? p.k : p.n;
-    shape.transpose_a = p.transpose_b || !p.transpose_a;
-    shape.transpose_b = p.transpose_b && p.transpose_a;
-    shape.a_type = p.transpose_b ? y.gradient_dtype : a.dtype;
-    shape.b_type = p.transpose_b ? a.dtype : y.gradient_dtype;
-    shape.c_type = b.gradient_dtype;
-    SYNCLINE_ASSIGN_OR_RETURN(db_, kernels_.make(*spec.device, shape));
+    of_b_ = GradientOfB(shape, spec);
+    SYNCLINE_ASSIGN_OR_RETURN(db_, kernels_.make(*spec.device, of_b_.shape));
   }
   return absl::OkStatus();
 }
