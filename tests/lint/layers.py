@@ -84,6 +84,8 @@ LAYERS = {
     "worker/ops/reduction": ["common/base", "common/model/graph", "kernels",
                              "worker/ops/.", "worker/ops/elementwise",
                              "worker/ops/tensor"],
+    "worker/ops/fused": ["common/base", "common/model/graph", "kernels",
+                         "worker/ops/."],
     "worker/ops/linear": ["common/base", "common/model/graph", "kernels",
                           "worker/ops/.", "worker/ops/tensor"],
     "worker/ops/nn": ["common/base", "common/model/graph", "kernels", "worker/ops/.",

@@ -528,7 +528,8 @@ absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
            .recompute_segments = training ? options_.recompute_segments : 1,
            .folds_statistics = training && options_.folds_statistics,
            .gather_unit_bytes =
-               training && gathers() ? options_.gather_unit_bytes : 0}));
+               training && gathers() ? options_.gather_unit_bytes : 0,
+           .fuses = options_.fuses}));
   if (training && gathers()) SYNCLINE_RETURN_IF_ERROR(CheckUnits(*plan));
   if (plans_.size() == kPlansPerLength * Lengths().size()) plans_.pop_back();
   plans_.insert(plans_.begin(),

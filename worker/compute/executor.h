@@ -94,6 +94,9 @@ class Executor {
     // (ReleaseParameters). On this machine's processors alone, in float32, of
     // batches whose forward pass runs once.
     int64_t gather_unit_bytes = 0;
+    // Operators that the device computes together are one step
+    // (operator_fusion.h); false is for comparisons.
+    bool fuses = true;
   };
 
   // `model` is shared. Errors: InvalidArgument: an operator, attribute or dtype

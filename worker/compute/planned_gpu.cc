@@ -6,6 +6,7 @@
 #include "kernels/cuda/convolution_memory.h"
 #include "kernels/cuda/product_types.h"
 #include "kernels/device/convolution_kernels.h"
+#include "kernels/device/layer_norm_kernels.h"
 #include "kernels/device/matrix_product_kernels.h"
 #include "kernels/device/tensor_update_kernels.h"
 #include "kernels/optimizer/element_update.h"
@@ -71,14 +72,42 @@ absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeProduct(
   return std::make_unique<PlannedProduct>();
 }
 
+class PlannedEpilogueProduct : public EpilogueProduct {
+ public:
+  absl::Status Run(Stream&, ConstFloats, ConstFloats, ConstFloats, void*,
+                   Floats) override {
+    return ComputesNothing();
+  }
+};
+
+// Takes it that cuBLASLt has an algorithm for what it may have, and that its
+// ReLU keeps NaN.
+absl::StatusOr<std::unique_ptr<EpilogueProduct>> MakeEpilogueProduct(
+    Device&, const MatrixProductShape& shape, const ProductEpilogue& epilogue) {
+  SYNCLINE_RETURN_IF_ERROR(CheckCudaEpilogue(shape, epilogue));
+  return std::make_unique<PlannedEpilogueProduct>();
+}
+
 }  // namespace
 
 PlannedGpu::PlannedGpu() : kernels_(CpuDevice::kernels()) {
   static const MatrixProductKernels& products = *new MatrixProductKernels{
       .make = MakeProduct,
+      .make_with_epilogue = MakeEpilogueProduct,
       .spread = kernels_.matrix_product->spread,
       .spread_gradient = kernels_.matrix_product->spread_gradient};
   kernels_.matrix_product = &products;
+  static const LayerNormKernels& norms = *new LayerNormKernels{
+      .forward = kernels_.layer_norm->forward,
+      .backward = kernels_.layer_norm->backward,
+      .add_moments_gradient = kernels_.layer_norm->add_moments_gradient,
+      .add_forward = [](Stream&, const RowNorm&, ConstFloats, ConstFloats,
+                        ConstFloats, ConstFloats, Floats, Floats, float*,
+                        float*) {},
+      .add_backward = [](Stream&, const RowNorm&, ConstFloats, ConstFloats,
+                         const float*, const float*, ConstFloats, ConstFloats,
+                         const LayerNormKernels::SummandGradients&) {}};
+  kernels_.layer_norm = &norms;
   static const ConvolutionKernels& convolutions = *new ConvolutionKernels{
       .make = MakeConvolution, .add_bias = kernels_.convolution->add_bias};
   kernels_.convolution = &convolutions;

@@ -12,6 +12,9 @@
 #include "common/base/status_macros.h"
 #include "common/model/graph/memory_plan.h"
 #include "kernels/device/device.h"
+#include "kernels/device/kernel_table.h"
+#include "kernels/device/layer_norm_kernels.h"
+#include "kernels/device/matrix_product_kernels.h"
 #include "worker/compute/layout_assignment.h"
 #include "worker/compute/parameter_memory.h"
 #include "worker/ops/op_table.h"
@@ -40,21 +43,47 @@ ElementType ElementTypeOf(DType dtype) {
 struct Values {
   const Graph& graph;
   absl::Span<const Dims> shapes;
-  absl::Span<const int64_t> channel_blocks;
-  absl::Span<const void* const> constants;
+  absl::Span<const int64_t> channel_blocks;  // past the end: 1
+  absl::Span<const void* const> constants;   // past the end: null
   absl::Span<const ValueId> sources;
 
   TensorType TypeOf(ValueId v) const {
     if (v == kNoValue) return {};
+    const auto i = static_cast<size_t>(v);
     const ValueId source = sources.empty() ? v : sources[v];
     return {.present = true,
             .dtype = graph.values[v].dtype,
             .gradient_dtype = graph.values[source].dtype,
             .dims = shapes[v],
-            .channel_block = channel_blocks[v],
-            .constant = constants[v]};
+            .channel_block = i < channel_blocks.size() ? channel_blocks[i] : 1,
+            .constant = i < constants.size() ? constants[i] : nullptr};
   }
 };
+
+// What a node's Op is made from.
+OpSpec OpSpecOf(const StepPlan::Spec& plan, const Values& values,
+                const Node& node, const std::vector<bool>& wants_gradient) {
+  OpSpec spec;
+  spec.node = &node;
+  spec.device = plan.device;
+  spec.wants_gradient = wants_gradient;
+  spec.training = plan.training;
+  spec.samples = plan.batch_size;
+  spec.is_short = plan.is_short;
+  spec.folds_statistics = plan.folds_statistics;
+  for (const ValueId v : node.inputs) spec.inputs.push_back(values.TypeOf(v));
+  for (const ValueId v : node.outputs) spec.outputs.push_back(values.TypeOf(v));
+  return spec;
+}
+
+// The device computes some operators together.
+bool Fuses(const Device& device) {
+  const MatrixProductKernels* const products = device.kernels().matrix_product;
+  const LayerNormKernels* const norms = device.kernels().layer_norm;
+  return device.channel_block() == 1 &&
+         ((products != nullptr && products->make_with_epilogue != nullptr) ||
+          (norms != nullptr && norms->add_forward != nullptr));
+}
 
 // By input: Backward adds to the gradient when the gradients of parameters hold
 // those of the batch's earlier parts.
@@ -80,6 +109,7 @@ absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
   plan->folded_ = std::move(known.constants);
   plan->PlaceTables();
   plan->PlaceCopies();
+  if (spec.fuses && Fuses(*spec.device)) plan->Fuse();
   SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
   plan->PlaceMemory();
   if (!spec.device->is_host()) plan->NameMarks();
@@ -109,7 +139,7 @@ void StepPlan::PlaceCopies() {
   }
 }
 
-absl::Status StepPlan::MakeOps() {
+std::vector<const void*> StepPlan::Constants() const {
   std::vector<const void*> constants(graph().values.size(), nullptr);
   for (const Initializer& initializer : spec_.model->graph().initializers) {
     constants[initializer.value] = initializer.tensor.bytes.data();
@@ -119,27 +149,53 @@ absl::Status StepPlan::MakeOps() {
   }
   for (ValueId v : spec_.parameters) constants[v] = nullptr;
   for (ValueId v : table_values_) constants[v] = nullptr;
+  return constants;
+}
+
+// A node is asked about by making its Op, which asks the device's library.
+void StepPlan::Fuse() {
+  const std::vector<const void*> constants = Constants();
+  const auto can_compute = [&](const FusedGraph& so_far, const Node& node,
+                               const std::vector<bool>& wants) {
+    const Values values = {
+        so_far.graph, so_far.shapes, {}, constants, so_far.sources};
+    return CreateTypedOp(OpSpecOf(spec_, values, node, wants)).ok();
+  };
+  FusedGraph fused = FuseOperators({.graph = &whole_graph(),
+                                    .flow = spec_.flow,
+                                    .sources = sources(),
+                                    .shapes = shapes_,
+                                    .loss_output = spec_.loss_output},
+                                   can_compute);
+  shapes_ = fused.shapes;
+  fused_ = std::move(fused);
+}
+
+OpFlops StepPlan::FlopsAt(int position) const {
+  const Values values = {whole_graph(), shapes_, {}, {}, {}};
+  OpFlops sum;
+  const std::vector<int> itself = {position};
+  for (const int p : fused_.has_value() ? fused_->parts[position] : itself) {
+    const OpFlops flops = FlopsOf(
+        OpSpecOf(spec_, values, whole_graph().nodes[spec_.flow->nodes[p]],
+                 spec_.flow->wants_gradient[p]));
+    sum.forward += flops.forward;
+    sum.backward += flops.backward;
+  }
+  return sum;
+}
+
+absl::Status StepPlan::MakeOps() {
+  const std::vector<const void*> constants = Constants();
   const std::vector<int64_t> blocks =
-      AssignLayouts(graph(), *spec_.flow, shapes_, spec_.loss_output,
+      AssignLayouts(graph(), flow(), shapes_, spec_.loss_output,
                     spec_.device->channel_block());
   const Values values = {graph(), shapes_, blocks, constants, sources()};
-  const std::vector<int>& nodes = spec_.flow->nodes;
+  const std::vector<int>& nodes = flow().nodes;
   std::vector<std::string> problems;
   for (size_t p = 0; p < nodes.size(); ++p) {
-    OpSpec spec;
-    spec.node = &graph().nodes[nodes[p]];
-    spec.device = spec_.device;
-    spec.wants_gradient = spec_.flow->wants_gradient[p];
-    spec.training = spec_.training;
-    spec.samples = spec_.batch_size;
-    spec.is_short = spec_.is_short;
-    spec.folds_statistics = spec_.folds_statistics;
-    for (ValueId v : spec.node->inputs) {
-      spec.inputs.push_back(values.TypeOf(v));
-    }
-    for (ValueId v : spec.node->outputs) {
-      spec.outputs.push_back(values.TypeOf(v));
-    }
+    OpSpec spec = OpSpecOf(spec_, values, graph().nodes[nodes[p]],
+                           flow().wants_gradient[p]);
     // The node gets positions among the batch's rows in place of ids.
     if (lookups_[nodes[p]].table >= 0) spec.inputs[1].dtype = DType::kInt32;
     absl::StatusOr<std::unique_ptr<Op>> op = CreateTypedOp(spec);
@@ -149,7 +205,7 @@ absl::Status StepPlan::MakeOps() {
       continue;
     }
     ops_.push_back(*std::move(op));
-    if (problems.empty()) flops_.push_back(FlopsOf(spec));
+    if (problems.empty()) flops_.push_back(FlopsAt(static_cast<int>(p)));
   }
   if (problems.empty()) return absl::OkStatus();
   if (problems.size() > kProblemsShown) {
@@ -163,7 +219,7 @@ absl::Status StepPlan::MakeOps() {
 void StepPlan::PlaceMemory() {
   memory_ = PlanStepMemory({.graph = &graph(),
                             .model = &spec_.model->graph(),
-                            .flow = spec_.flow,
+                            .flow = &flow(),
                             .sources = sources(),
                             .shapes = shapes_,
                             .ops = ops_,
@@ -187,7 +243,7 @@ void StepPlan::PlaceMemory() {
   calls_.resize(ops_.size());
   for (size_t p = 0; p < calls_.size(); ++p) {
     Call& call = calls_[p];
-    call.node_index = spec_.flow->nodes[p];
+    call.node_index = flow().nodes[p];
     call.node = &graph().nodes[call.node_index];
     call.runs_forward = memory_.runs_forward[p];
     call.runs_backward = memory_.backward[p].runs;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "worker/compute/gather_units.h"
 #include "worker/compute/gradient_scale.h"
 #include "worker/compute/loss.h"
+#include "worker/compute/operator_fusion.h"
 #include "worker/compute/parameter_gatherer.h"
 #include "worker/compute/step_inputs.h"
 #include "worker/compute/step_memory.h"
@@ -64,6 +66,9 @@ class StepPlan {
     // Not 0: parameters are gathered in units of about as much
     // (gather_units.h). REQUIRES: on the host, in float32, one segment.
     int64_t gather_unit_bytes = 0;
+    // Operators that the device computes together are one step
+    // (operator_fusion.h).
+    bool fuses = true;
   };
   // Errors: InvalidArgument, naming the node: what cannot be executed.
   static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
@@ -191,7 +196,13 @@ class StepPlan {
   // Gives tables the shape that the batch's rows have, and finds the lookups.
   void PlaceTables();
   void PlaceCopies();
+  // Makes one node of those that the device computes together.
+  void Fuse();
   absl::Status MakeOps();
+  // By ValueId: what is known on the host before training, else null.
+  std::vector<const void*> Constants() const;
+  // Of the node at a position in flow().nodes: of all that it stands for.
+  OpFlops FlopsAt(int position) const;
   void PlaceMemory();
   void PlaceBuffers();
   absl::Status CheckFeeds(const Memory& memory) const;
@@ -252,12 +263,20 @@ class StepPlan {
   std::string DescribeIfNotFinite(ValueId value, const void* data) const;
   std::string DescribeRowNotFinite() const;
 
-  const Graph& graph() const {
+  // Before operators were fused, and after.
+  const Graph& whole_graph() const {
     return spec_.overlay != nullptr ? spec_.overlay->graph
                                     : spec_.model->graph();
   }
+  const Graph& graph() const {
+    return fused_.has_value() ? fused_->graph : whole_graph();
+  }
+  const BackwardGraph& flow() const {
+    return fused_.has_value() ? fused_->flow : *spec_.flow;
+  }
   // By ValueId; empty: each is its own.
   absl::Span<const ValueId> sources() const {
+    if (fused_.has_value()) return fused_->sources;
     if (spec_.overlay == nullptr) return {};
     return spec_.overlay->sources;
   }
@@ -270,12 +289,13 @@ class StepPlan {
     size_t lookup = 0;
   };
 
-  std::vector<Dims> shapes_;  // by ValueId
+  std::optional<FusedGraph> fused_;  // null: nothing is
+  std::vector<Dims> shapes_;         // by ValueId
   // By ValueId: what is known before training, else null.
   std::vector<std::shared_ptr<const ConstantTensor>> folded_;
   std::vector<LookupOf> lookups_;
   std::vector<ValueId> table_values_;     // by table
-  std::vector<std::unique_ptr<Op>> ops_;  // by position in flow->nodes
+  std::vector<std::unique_ptr<Op>> ops_;  // by position in flow().nodes
   std::vector<OpFlops> flops_;            // likewise
   std::vector<Call> calls_;               // likewise
   StepMemory memory_;

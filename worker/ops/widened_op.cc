@@ -9,6 +9,7 @@
 #include "common/model/graph/operator_list.h"
 #include "kernels/device/cast_kernels.h"
 #include "kernels/device/kernel_table.h"
+#include "worker/ops/fused_op.h"
 #include "worker/ops/op_table.h"
 
 namespace syncline::worker {
@@ -359,6 +360,12 @@ absl::StatusOr<std::unique_ptr<Op>> CreateTypedOp(const OpSpec& spec) {
     return cast;
   }
   const DType type = NarrowTypeOf(spec);
+  if (spec.node->domain == kFusedDomain) {
+    SYNCLINE_ASSIGN_OR_RETURN(std::unique_ptr<Op> op, CreateFusedOp(spec));
+    if (type == DType::kFloat32) return op;
+    const Op::Traits traits = SharedByType(spec, op->traits());
+    return std::make_unique<NarrowOp>(traits, spec, std::move(op));
+  }
   if (type == DType::kFloat32) return CreateOp(spec);
   if (spec.device->computes_in(spec.node->op_type, type) &&
       !RoundsAGradientTwice(spec)) {

@@ -5,8 +5,10 @@
 // executor_cuda_test has an emulated one, tests/gpu a GPU.
 
 #include <cmath>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/device/device.h"
 #include "tests/testing/arrays.h"
@@ -31,6 +33,43 @@ inline testing::TrainingModel Block() {
       "r = Add(x, h)\n u = MatMul(r, w_u)\n c = Add(u, w_c)\n"
       "g = Gelu(c)\n d = MatMul(g, w_d)\n e = Add(r, d)\n"
       "f = Flatten <axis = 1> (e)\n y = Gemm(f, w_o, w_p)",
+      20);
+}
+
+// What a GPU computes together: a block whose sums are normalised at once, by
+// either operator, and whose products have biases and both functions. Rows of
+// `width` elements.
+inline testing::TrainingModel FusedBlock(int width) {
+  const std::string square = absl::StrCat("float[", width, ",", width, "] ");
+  const std::string row = absl::StrCat("float[", width, "] ");
+  return testing::MakeTrainingModel(
+      absl::StrCat("(float[N,3,", width, "] x, ", square, "w_a, ", row, "w_b, ",
+                   row, "w_s, ", row, "w_t, ", square, "w_u, ", row, "w_c, ",
+                   square, "w_d, ", row, "w_e, ", row, "w_r, ", square, "w_f, ",
+                   row, "w_g, ", square, "w_h, float[", 3 * width,
+                   ",3] w_o, float[3] w_p) => (float[N,3] y)"),
+      "",
+      "m = MatMul(x, w_a)\n h = Add(m, w_b)\n s = Add(x, h)\n"
+      "n = LayerNormalization(s, w_s, w_t)\n"
+      "u = MatMul(n, w_u)\n c = Add(u, w_c)\n"
+      "g = Gelu <approximate = \"tanh\"> (c)\n"
+      "d = MatMul(g, w_d)\n e = Add(w_e, d)\n r = Add(s, e)\n"
+      "o = RMSNormalization(r, w_r)\n"
+      "f = MatMul(o, w_f)\n k = Add(f, w_g)\n l = Relu(k)\n"
+      "q = MatMul(l, w_h)\n z = Add(r, q)\n"
+      "v = Flatten <axis = 1> (z)\n y = Gemm(v, w_o, w_p)",
+      23);
+}
+
+// A perceptron of Gemms, with a function after each but the last.
+inline testing::TrainingModel Gemms(const std::string& function) {
+  return testing::MakeTrainingModel(
+      "(float[N,5] x, float[5,16] w_a, float[16] w_b, float[24,16] w_c, "
+      "float[24] w_d, float[24,3] w_e, float[3] w_f) => (float[N,3] y)",
+      "",
+      absl::StrCat("h = Gemm(x, w_a, w_b)\n g = ", function,
+                   "(h)\n i = Gemm <transB = 1> (g, w_c, w_d)\n j = ", function,
+                   "(i)\n y = Gemm(j, w_e, w_f)"),
       20);
 }
 

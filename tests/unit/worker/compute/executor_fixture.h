@@ -32,12 +32,14 @@ class SeededExecutor {
                  int recompute_segments = 1, int threads = 1,
                  StatisticsExchange* statistics = nullptr,
                  Device* device = nullptr, DType precision = DType::kFloat32,
-                 int64_t batch_max = 0, bool takes_tf32 = false)
+                 int64_t batch_max = 0, bool takes_tf32 = false,
+                 bool fuses = true)
       : model_(m), loss_(loss) {
     Executor::Options options;
     options.device = device;
     options.precision = precision;
     options.takes_tf32 = takes_tf32;
+    options.fuses = fuses;
     options.loss.set_kind(loss);
     options.batch_size = batch_size;
     options.micro_batches = micro_batches;
