@@ -162,7 +162,7 @@ check_kernels() {
   check "convolutions, by cuDNN and by our kernels" 60 "$tests/gpu_test" \
     --gtest_filter='CudnnGpuTest.*'
   check "steps of whole models, likewise" 90 "$tests/gpu_test" \
-    --gtest_filter='StepGpuTest.*:*/ZooGpuTest.*'
+    --gtest_filter='StepGpuTest.*:FusionGpuTest.*:*/ZooGpuTest.*'
   local name="operators and steps under compute-sanitizer"
   if ! command -v compute-sanitizer >/dev/null; then
     skip "$name" "it is not installed"
