@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/dtype.h"
 #include "kernels/window.h"
 
 namespace syncline {
@@ -38,6 +39,12 @@ class Convolution {
     // The factors of all products are 16-bit numbers: whoever multiplies with
     // fewer bits than float32 has, but at least 11, multiplies them exactly.
     bool has_narrow_factors = false;
+    // Of x, w, y and the gradients of x and y; the bias and its gradient are
+    // float32. Another one than float32 where a device computes in it
+    // (kernels/device/device.h: computes_in), which this class does not.
+    DType type = DType::kFloat32;
+    // Of the gradient of w: float32, or `type`.
+    DType weights_gradient_type = DType::kFloat32;
   };
   // The block that spares most rewriting on this machine; 1: none does.
   static int64_t BlockOfChannels();

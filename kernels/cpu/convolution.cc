@@ -31,26 +31,26 @@ class CpuConvolutionLayer : public ConvolutionLayer {
     return convolution_.backward_weights_scratch_bytes();
   }
 
-  absl::Status Forward(Stream& stream, const float* x, const float* w,
-                       const float* bias, bool accumulate, float* y,
+  absl::Status Forward(Stream& stream, ConstFloats x, ConstFloats w,
+                       const float* bias, bool accumulate, Floats y,
                        void* scratch) override {
     const CpuKernel kernel(stream);
     return convolution_.Forward(x, w, bias, accumulate, y, scratch);
   }
-  absl::Status BackwardData(Stream& stream, const float* dy, const float* w,
-                            bool accumulate, float* dx, void* scratch,
+  absl::Status BackwardData(Stream& stream, ConstFloats dy, ConstFloats w,
+                            bool accumulate, Floats dx, void* scratch,
                             bool after_weights) override {
     const CpuKernel kernel(stream);
     return convolution_.BackwardData(dy, w, accumulate, dx, scratch,
                                      after_weights);
   }
-  absl::Status BackwardWeights(Stream& stream, const float* x, const float* dy,
-                               bool accumulate, float* dw,
+  absl::Status BackwardWeights(Stream& stream, ConstFloats x, ConstFloats dy,
+                               bool accumulate, Floats dw,
                                void* scratch) override {
     const CpuKernel kernel(stream);
     return convolution_.BackwardWeights(x, dy, accumulate, dw, scratch);
   }
-  void BackwardBias(Stream& stream, const float* dy, bool accumulate,
+  void BackwardBias(Stream& stream, ConstFloats dy, bool accumulate,
                     float* dbias) override {
     const CpuKernel kernel(stream);
     SumChannels(y_, dy, accumulate, dbias);

@@ -1,5 +1,5 @@
 // Convolutions by cuDNN where the device has it and it takes the shape, else by
-// kernels of our own.
+// kernels of our own; in 16 bits too.
 
 #include <cstdint>
 #include <initializer_list>
@@ -11,6 +11,7 @@
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/cudnn_convolution.h"
 #include "kernels/cuda/library_device.h"
+#include "kernels/cuda/narrow_convolution.h"
 #include "kernels/cuda/unfolded_convolution.h"
 #include "kernels/device/binary_kernels.h"
 #include "kernels/device/convolution_kernels.h"
@@ -46,17 +47,18 @@ class CudnnLayer : public ConvolutionLayer {
   }
 
   int64_t forward_scratch_bytes() const override {
-    return CudaConvolutionScratchBytes(s_);
+    return CudaConvolutionWorkspaceBytes(s_);
   }
   int64_t backward_data_scratch_bytes() const override {
-    return CudaConvolutionScratchBytes(s_);
+    return CudaConvolutionWorkspaceBytes(s_);
   }
   int64_t backward_weights_scratch_bytes() const override {
-    return CudaConvolutionScratchBytes(s_);
+    return CudaConvolutionWorkspaceBytes(s_);
   }
 
-  absl::Status Forward(Stream& stream, const float* x, const float* w,
-                       const float* bias, bool accumulate, float* y,
+  // REQUIRES: float32, or no bias.
+  absl::Status Forward(Stream& stream, ConstFloats x, ConstFloats w,
+                       const float* bias, bool accumulate, Floats y,
                        void* scratch) override {
     if (!library_->has(Pass::kForward)) {
       return own_->Forward(stream, x, w, bias, accumulate, y, scratch);
@@ -71,8 +73,8 @@ class CudnnLayer : public ConvolutionLayer {
     return absl::OkStatus();
   }
 
-  absl::Status BackwardData(Stream& stream, const float* dy, const float* w,
-                            bool accumulate, float* dx, void* scratch,
+  absl::Status BackwardData(Stream& stream, ConstFloats dy, ConstFloats w,
+                            bool accumulate, Floats dx, void* scratch,
                             bool after_weights) override {
     if (!library_->has(Pass::kBackwardData)) {
       return own_->BackwardData(stream, dy, w, accumulate, dx, scratch,
@@ -87,8 +89,8 @@ class CudnnLayer : public ConvolutionLayer {
                          scratch);
   }
 
-  absl::Status BackwardWeights(Stream& stream, const float* x, const float* dy,
-                               bool accumulate, float* dw,
+  absl::Status BackwardWeights(Stream& stream, ConstFloats x, ConstFloats dy,
+                               bool accumulate, Floats dw,
                                void* scratch) override {
     if (!library_->has(Pass::kBackwardWeights)) {
       return own_->BackwardWeights(stream, x, dy, accumulate, dw, scratch);
@@ -102,15 +104,16 @@ class CudnnLayer : public ConvolutionLayer {
   }
 
   // cuDNN's sums lose digits where planes and batches are large.
-  void BackwardBias(Stream& stream, const float* dy, bool accumulate,
+  void BackwardBias(Stream& stream, ConstFloats dy, bool accumulate,
                     float* dbias) override {
     own_->BackwardBias(stream, dy, accumulate, dbias);
   }
 
  private:
-  static bool AreAligned(std::initializer_list<const void*> arrays) {
-    for (const void* const array : arrays) {
-      if (reinterpret_cast<uintptr_t>(array) % CudnnConvolution::kAlignment !=
+  static bool AreAligned(std::initializer_list<ConstFloats> arrays) {
+    for (const ConstFloats& array : arrays) {
+      if (reinterpret_cast<uintptr_t>(array.data()) %
+              CudnnConvolution::kAlignment !=
           0) {
         return false;
       }
@@ -135,18 +138,15 @@ class CudnnLayer : public ConvolutionLayer {
   Broadcast bias_over_y_;
 };
 
-absl::StatusOr<std::unique_ptr<ConvolutionLayer>> Make(
-    Device& device, const ConvolutionShape& shape,
+// REQUIRES: IsForCudnn.
+absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeByCudnn(
+    Device& device, cuda::Cudnn& cudnn, const ConvolutionShape& shape,
     const ConvolutionUses& uses) {
-  const auto& gpu = cuda::LibraryDevice::Of(device);
-  SYNCLINE_ASSIGN_OR_RETURN(cuda::Cudnn* const cudnn, gpu.cudnn());
-  if (cudnn == nullptr || !IsForCudnn(shape)) {
-    return cuda::MakeUnfoldedConvolution(device, shape, uses);
-  }
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<CudnnConvolution> library,
-      CudnnConvolution::Create(*cudnn, device, shape, uses, gpu.takes_tf32(),
-                               CudaConvolutionScratchBytes(shape)));
+      CudnnConvolution::Create(cudnn, device, shape, uses,
+                               cuda::LibraryDevice::Of(device).takes_tf32(),
+                               CudaConvolutionWorkspaceBytes(shape)));
   const ConvolutionUses lacking = {
       .forward = uses.forward && !library->has(Pass::kForward),
       .backward_data = uses.backward_data && !library->has(Pass::kBackwardData),
@@ -159,6 +159,45 @@ absl::StatusOr<std::unique_ptr<ConvolutionLayer>> Make(
       std::make_unique<CudnnLayer>(shape, std::move(library), std::move(own));
   SYNCLINE_RETURN_IF_ERROR(layer->Init());
   return layer;
+}
+
+absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeNarrowByCudnn(
+    Device& device, cuda::Cudnn& cudnn, const ConvolutionShape& shape,
+    const ConvolutionUses& uses) {
+  const CudnnWidening widening = CudnnWideningOf(shape);
+  SYNCLINE_ASSIGN_OR_RETURN(
+      std::unique_ptr<ConvolutionLayer> narrow,
+      MakeByCudnn(device, cudnn, shape,
+                  {.forward = uses.forward && !widening.forward,
+                   .backward_data = uses.backward_data,
+                   .backward_weights =
+                       uses.backward_weights && !widening.backward_weights}));
+  const ConvolutionUses widened = {
+      .forward = uses.forward && widening.forward,
+      .backward_weights = uses.backward_weights && widening.backward_weights};
+  std::unique_ptr<ConvolutionLayer> whole;
+  if (widened.forward || widened.backward_weights) {
+    ConvolutionShape in_float32 = shape;
+    in_float32.type = DType::kFloat32;
+    in_float32.has_narrow_factors = true;
+    SYNCLINE_ASSIGN_OR_RETURN(whole,
+                              MakeByCudnn(device, cudnn, in_float32, widened));
+  }
+  return cuda::MakeNarrowConvolution(shape, std::move(narrow),
+                                     std::move(whole));
+}
+
+absl::StatusOr<std::unique_ptr<ConvolutionLayer>> Make(
+    Device& device, const ConvolutionShape& shape,
+    const ConvolutionUses& uses) {
+  SYNCLINE_RETURN_IF_ERROR(CheckCudaConvolutionTypes(shape, uses));
+  SYNCLINE_ASSIGN_OR_RETURN(cuda::Cudnn* const cudnn,
+                            cuda::LibraryDevice::Of(device).cudnn());
+  if (cudnn == nullptr || !IsForCudnn(shape)) {
+    return cuda::MakeUnfoldedConvolution(device, shape, uses);
+  }
+  return Is16Bit(shape.type) ? MakeNarrowByCudnn(device, *cudnn, shape, uses)
+                             : MakeByCudnn(device, *cudnn, shape, uses);
 }
 
 }  // namespace

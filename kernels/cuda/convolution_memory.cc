@@ -17,6 +17,13 @@ constexpr int64_t kIntMax = std::numeric_limits<int>::max();
 int64_t RowsOf(const ConvolutionShape& s) {
   return s.channels / s.groups * s.window.kernel_count();
 }
+int64_t WeightsOf(const ConvolutionShape& s) { return s.filters * RowsOf(s); }
+int64_t InputsOf(const ConvolutionShape& s) {
+  return s.batch * s.channels * s.window.in_count();
+}
+int64_t OutputsOf(const ConvolutionShape& s) {
+  return s.batch * s.filters * s.window.out_count();
+}
 
 }  // namespace
 
@@ -27,19 +34,42 @@ int64_t UnfoldedSamples(const ConvolutionShape& s) {
                              std::max<int64_t>(s.batch, 1));
 }
 
-int64_t CudaConvolutionScratchBytes(const ConvolutionShape& s) {
+int64_t CudaConvolutionWorkspaceBytes(const ConvolutionShape& s) {
   const int64_t places = UnfoldedSamples(s) * s.window.out_count();
   const int64_t columns = (RowsOf(s) + s.filters / s.groups) * places;
-  const int64_t weights = s.filters * RowsOf(s);
-  return (columns + weights) * static_cast<int64_t>(sizeof(float)) +
-         kTablesBytes;
+  const int64_t unfolded =
+      (columns + WeightsOf(s)) * static_cast<int64_t>(sizeof(float));
+  const int64_t copies = !Is16Bit(s.type)
+                             ? 0
+                             : (InputsOf(s) + WeightsOf(s) + OutputsOf(s)) *
+                                   static_cast<int64_t>(DTypeBytes(s.type));
+  return std::max(unfolded, copies) + kTablesBytes;
+}
+
+int64_t WidenedBytes(int64_t count) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(float));
+  return (bytes + kConvolutionCopyAlignment - 1) / kConvolutionCopyAlignment *
+         kConvolutionCopyAlignment;
+}
+
+CudaConvolutionScratch CudaConvolutionScratchOf(const ConvolutionShape& s) {
+  const int64_t workspace = CudaConvolutionWorkspaceBytes(s);
+  CudaConvolutionScratch scratch = {workspace, workspace, workspace};
+  const CudnnWidening widening = CudnnWideningOf(s);
+  if (widening.forward) {
+    scratch.forward_bytes += WidenedBytes(InputsOf(s)) +
+                             WidenedBytes(WeightsOf(s)) +
+                             WidenedBytes(OutputsOf(s));
+  }
+  if (widening.backward_weights) {
+    scratch.backward_weights_bytes +=
+        WidenedBytes(InputsOf(s)) + WidenedBytes(OutputsOf(s));
+  }
+  return scratch;
 }
 
 bool IsForCudnn(const ConvolutionShape& s) {
-  const int64_t weights = s.filters * RowsOf(s);
-  const int64_t in = s.batch * s.channels * s.window.in_count();
-  const int64_t out = s.batch * s.filters * s.window.out_count();
-  for (const int64_t count : {weights, in, out}) {
+  for (const int64_t count : {WeightsOf(s), InputsOf(s), OutputsOf(s)}) {
     if (count == 0 || count > kIntMax) return false;
   }
   for (const Window::Axis& axis : s.window.axes) {
@@ -51,6 +81,21 @@ bool IsForCudnn(const ConvolutionShape& s) {
     }
   }
   return true;
+}
+
+CudnnWidening CudnnWideningOf(const ConvolutionShape& s) {
+  if (!Is16Bit(s.type) || !IsForCudnn(s)) return {};
+  return {.forward = s.has_bias,
+          .backward_weights = s.weights_gradient_type == DType::kFloat32};
+}
+
+absl::Status CheckCudaConvolutionTypes(const ConvolutionShape& s,
+                                       const ConvolutionUses& uses) {
+  if (uses.backward_weights && Is16Bit(s.weights_gradient_type) &&
+      UnfoldedSamples(s) < s.batch) {
+    return absl::UnimplementedError("a gradient that is a sum of products");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace syncline

@@ -43,6 +43,16 @@ bool AddsProductsAsTheyStand(Pass pass, int algorithm) {
   return false;
 }
 
+int TypeOf(DType type) {
+  if (type == DType::kBfloat16) return kCudnnBfloat16;
+  return type == DType::kFloat16 ? kCudnnHalf : kCudnnFloat;
+}
+
+int MathOf(DType type, bool takes_tf32) {
+  if (Is16Bit(type)) return kCudnnTensorMath;
+  return takes_tf32 ? kCudnnAnyMath : kCudnnFmaMath;
+}
+
 // The library wants two axes or more.
 std::vector<Axis> AxesOf(const Window& window) {
   std::vector<Axis> axes(window.axes.begin(), window.axes.end());
@@ -80,7 +90,7 @@ absl::StatusOr<std::unique_ptr<CudnnConvolution>> CudnnConvolution::Create(
     Cudnn& library, Device& device, const ConvolutionShape& shape,
     const ConvolutionUses& uses, bool takes_tf32, int64_t workspace_bytes) {
   std::unique_ptr<CudnnConvolution> made(
-      new CudnnConvolution(library, workspace_bytes));
+      new CudnnConvolution(library, shape.type, workspace_bytes));
   SYNCLINE_RETURN_IF_ERROR(
       made->Describe(shape, takes_tf32 || shape.has_narrow_factors));
   if (uses.forward) {
@@ -113,8 +123,9 @@ absl::Status CudnnConvolution::Describe(const ConvolutionShape& s,
   const auto tensor = [&](const std::vector<int>& dims, CudnnDescriptor* to) {
     const CudnnStatus created = f.create_tensor(to);
     if (created != kCudnnSuccess) return check(created);
-    return check(f.set_tensor(*to, kCudnnFloat, static_cast<int>(dims.size()),
-                              dims.data(), DenseStrides(dims).data()));
+    return check(f.set_tensor(*to, TypeOf(s.type),
+                              static_cast<int>(dims.size()), dims.data(),
+                              DenseStrides(dims).data()));
   };
   SYNCLINE_RETURN_IF_ERROR(
       tensor(DimsOf(s.batch, s.channels, axes, &Axis::in), &x_));
@@ -124,7 +135,7 @@ absl::Status CudnnConvolution::Describe(const ConvolutionShape& s,
       DimsOf(s.filters, s.channels / s.groups, axes, &Axis::kernel);
   SYNCLINE_RETURN_IF_ERROR(check(f.create_filter(&w_)));
   SYNCLINE_RETURN_IF_ERROR(
-      check(f.set_filter(w_, kCudnnFloat, kCudnnRowMajor,
+      check(f.set_filter(w_, TypeOf(s.type), kCudnnRowMajor,
                          static_cast<int>(filter.size()), filter.data())));
   SYNCLINE_RETURN_IF_ERROR(check(f.create_convolution(&convolution_)));
   SYNCLINE_RETURN_IF_ERROR(check(f.set_convolution(
@@ -133,8 +144,7 @@ absl::Status CudnnConvolution::Describe(const ConvolutionShape& s,
       Per(axes, &Axis::dilation).data(), kCudnnCrossCorrelation, kCudnnFloat)));
   SYNCLINE_RETURN_IF_ERROR(
       check(f.set_groups(convolution_, static_cast<int>(s.groups))));
-  return check(
-      f.set_math(convolution_, takes_tf32 ? kCudnnAnyMath : kCudnnFmaMath));
+  return check(f.set_math(convolution_, MathOf(s.type, takes_tf32)));
 }
 
 CudnnConvolution::Roles CudnnConvolution::RolesOf(Pass pass) const {
@@ -192,20 +202,21 @@ absl::Status CudnnConvolution::Choose(Pass pass, Device& device) {
   return absl::OkStatus();
 }
 
-absl::Status CudnnConvolution::Run(Pass pass, Stream& stream,
-                                   const float* first, const float* second,
-                                   bool accumulate, float* result,
-                                   void* workspace) {
+absl::Status CudnnConvolution::Run(Pass pass, Stream& stream, ConstFloats first,
+                                   ConstFloats second, bool accumulate,
+                                   Floats result, void* workspace) {
   SYNCLINE_CHECK(has(pass));
+  SYNCLINE_CHECK(first.type() == type_ && second.type() == type_ &&
+                 result.type() == type_);
   const Roles roles = RolesOf(pass);
   const Chosen& chosen = *chosen_[static_cast<int>(pass)];
   const float alpha = 1;
   const float beta = accumulate ? 1 : 0;
   return library_.Enqueue(stream, NameOf(pass), [&](CudnnHandle handle) {
     return roles.functions->run(
-        handle, &alpha, roles.first, first, roles.second, second, convolution_,
-        chosen.algorithm, workspace, chosen.workspace_bytes, &beta,
-        roles.result, result);
+        handle, &alpha, roles.first, first.data(), roles.second, second.data(),
+        convolution_, chosen.algorithm, workspace, chosen.workspace_bytes,
+        &beta, roles.result, result.data());
   });
 }
 

@@ -8,16 +8,18 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/device/convolution_kernels.h"
+#include "kernels/device/floats.h"
 
 namespace syncline::cuda {
 
-// A convolution of float32 and its derivatives by cuDNN, compiled for one shape
-// of IsForCudnn's (convolution_memory.h). Algorithms are the library's first
+// A convolution and its derivatives by cuDNN, compiled for one shape of
+// IsForCudnn's (convolution_memory.h). Algorithms are the library's first
 // choices among those that give the same bits each time, that add up products
 // as they stand (no Fourier transform, no Winograd), and whose workspace fits.
 // These depend on the shape, the GPU and the library's version alone. Sums are
-// float32, and so are products, unless the shape's factors have 16 bits or
-// `takes_tf32`: factors are then rounded to TF32. Thread-compatible.
+// float32. Products of a float32 shape are, too, unless its factors have 16
+// bits or `takes_tf32`: factors are then rounded to TF32. In a shape of 16 bits
+// all three arrays of a pass have its type. Thread-compatible.
 class CudnnConvolution {
  public:
   enum class Pass { kForward, kBackwardData, kBackwardWeights };
@@ -42,8 +44,8 @@ class CudnnConvolution {
   //
   // They and `workspace` begin at multiples of kAlignment. Errors: Cudnn's.
   static constexpr size_t kAlignment = 16;
-  absl::Status Run(Pass pass, Stream& stream, const float* first,
-                   const float* second, bool accumulate, float* result,
+  absl::Status Run(Pass pass, Stream& stream, ConstFloats first,
+                   ConstFloats second, bool accumulate, Floats result,
                    void* workspace);
 
  private:
@@ -58,8 +60,8 @@ class CudnnConvolution {
     CudnnDescriptor result;
   };
 
-  CudnnConvolution(Cudnn& library, int64_t workspace_bytes)
-      : library_(library), workspace_bytes_(workspace_bytes) {}
+  CudnnConvolution(Cudnn& library, DType type, int64_t workspace_bytes)
+      : library_(library), type_(type), workspace_bytes_(workspace_bytes) {}
   absl::Status Describe(const ConvolutionShape& shape, bool takes_tf32);
   absl::Status Choose(Pass pass, Device& device);
   Roles RolesOf(Pass pass) const;
@@ -68,6 +70,7 @@ class CudnnConvolution {
   }
 
   Cudnn& library_;
+  const DType type_;
   const int64_t workspace_bytes_;
   CudnnDescriptor x_ = nullptr;
   CudnnDescriptor w_ = nullptr;

@@ -151,10 +151,13 @@ static_assert(kCudnnDeviceAllocationFailed ==
               CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
 static_assert(kCudnnExecutionFailed == CUDNN_STATUS_EXECUTION_FAILED);
 static_assert(kCudnnFloat == CUDNN_DATA_FLOAT);
+static_assert(kCudnnHalf == CUDNN_DATA_HALF);
+static_assert(kCudnnBfloat16 == CUDNN_DATA_BFLOAT16);
 static_assert(kCudnnRowMajor == CUDNN_TENSOR_NCHW);
 static_assert(kCudnnCrossCorrelation == CUDNN_CROSS_CORRELATION);
 static_assert(kCudnnDeterministic == CUDNN_DETERMINISTIC);
 static_assert(kCudnnAnyMath == CUDNN_DEFAULT_MATH);
+static_assert(kCudnnTensorMath == CUDNN_TENSOR_OP_MATH);
 static_assert(kCudnnFmaMath == CUDNN_FMA_MATH);
 static_assert(kCudnnForwardImplicitGemm ==
               CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);

@@ -30,14 +30,20 @@ inline constexpr CudnnStatus kCudnnHostAllocationFailed = 4003;
 inline constexpr CudnnStatus kCudnnDeviceAllocationFailed = 4004;
 inline constexpr CudnnStatus kCudnnExecutionFailed = 5000;
 
-inline constexpr int kCudnnFloat = 0;             // a type of elements
+// Types of elements.
+inline constexpr int kCudnnFloat = 0;
+inline constexpr int kCudnnHalf = 2;
+inline constexpr int kCudnnBfloat16 = 9;
+
 inline constexpr int kCudnnRowMajor = 0;          // a filter's layout: NCHW
 inline constexpr int kCudnnCrossCorrelation = 1;  // what ONNX calls a Conv
 inline constexpr int kCudnnDeterministic = 1;
 
 // The arithmetic of products. kCudnnFmaMath is float32's; with kCudnnAnyMath
-// tensor cores may round factors to TF32.
+// tensor cores may round factors to TF32; with kCudnnTensorMath they multiply
+// factors of 16 bits as they are.
 inline constexpr int kCudnnAnyMath = 0;
+inline constexpr int kCudnnTensorMath = 1;
 inline constexpr int kCudnnFmaMath = 3;
 
 // Algorithms that add up products as they stand. The others go by Fourier

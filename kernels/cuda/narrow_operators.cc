@@ -25,6 +25,8 @@ constexpr absl::string_view kOperators[] = {
     "Celu",
     "Clip",
     "Concat",
+    "Conv",
+    "ConvTranspose",
     "Cos",
     "Cosh",
     "DepthToSpace",

@@ -10,6 +10,7 @@
 #include "kernels/convolution.h"
 #include "kernels/cuda/convolution_memory.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/float_array.h"
 #include "kernels/cuda/unfolded_convolution.h"
 #include "kernels/cuda/walk/split_lines.h"
 #include "kernels/cuda/walk/window_walk.h"
@@ -20,6 +21,8 @@
 namespace syncline {
 namespace {
 
+using cuda::ConstFloatArray;
+using cuda::FloatArray;
 using cuda::Global;
 using cuda::OnDevice;
 
@@ -64,8 +67,8 @@ SYNCLINE_DEVICE int WindowOf(const cuda::PlaneAxis& axis, int i, int k) {
 // columns [channels * kernel, places]
 struct Unfold {
   Round r;
-  Global<const float> x;
-  Global<float> columns;
+  ConstFloatArray x;
+  FloatArray columns;
 
   SYNCLINE_DEVICE void operator()(int64_t at) const {
     const cuda::Plane& p = r.plane;
@@ -94,7 +97,7 @@ struct FoldColumns {
   Round r;
   bool accumulate;
   Global<const float> columns;
-  Global<float> dx;
+  FloatArray dx;
 
   SYNCLINE_DEVICE void operator()(int64_t element) const {
     const cuda::Plane& p = r.plane;
@@ -126,8 +129,8 @@ struct FoldColumns {
 // by_filter [filters, places] from y [samples, filters, out].
 struct TakeFilters {
   Round r;
-  Global<const float> y;
-  Global<float> by_filter;
+  ConstFloatArray y;
+  FloatArray by_filter;
 
   SYNCLINE_DEVICE void operator()(int64_t at) const {
     const int64_t out = r.plane.out_count();
@@ -144,7 +147,7 @@ struct PutFilters {
   bool accumulate;
   Global<const float> by_filter;
   Global<const float> bias;
-  Global<float> y;
+  FloatArray y;
 
   SYNCLINE_DEVICE void operator()(int64_t at) const {
     const int64_t out = r.plane.out_count();
@@ -167,7 +170,7 @@ struct SumOfFilters {
   int64_t filters;
   int64_t out;
   bool accumulate;
-  Global<const float> dy;
+  ConstFloatArray dy;
   Global<float> dbias;
 
   SYNCLINE_DEVICE double neutral() const { return 0; }
@@ -197,24 +200,27 @@ class UnfoldedConvolution : public ConvolutionLayer {
                      : CompileFor(device, uses, rest, &rest_);
   }
 
-  int64_t forward_scratch_bytes() const override { return ScratchBytes(); }
+  int64_t forward_scratch_bytes() const override {
+    return CudaConvolutionScratchOf(s_).forward_bytes;
+  }
   int64_t backward_data_scratch_bytes() const override {
-    return ScratchBytes();
+    return CudaConvolutionScratchOf(s_).backward_data_bytes;
   }
   int64_t backward_weights_scratch_bytes() const override {
-    return ScratchBytes();
+    return CudaConvolutionScratchOf(s_).backward_weights_bytes;
   }
 
-  absl::Status Forward(Stream& stream, const float* x, const float* w,
-                       const float* bias, bool accumulate, float* y,
+  absl::Status Forward(Stream& stream, ConstFloats x, ConstFloats w,
+                       const float* bias, bool accumulate, Floats y,
                        void* scratch) override {
-    const Scratch memory = ScratchAt(scratch);
+    const Floats columns = ColumnsAt(scratch, s_.type);
+    float* const products_at = ByFilterAt(scratch, DType::kFloat32);
     return ForRounds([&](const Round& r, Products& products) -> absl::Status {
-      DoUnfold(stream, r, x, memory.columns);
+      DoUnfold(stream, r, x, columns);
       SYNCLINE_RETURN_IF_ERROR(
-          products.forward->Run(stream, WeightsOf(w, r), memory.columns,
-                                /*bias=*/nullptr, memory.by_filter));
-      const float* const by_filter = memory.by_filter;
+          products.forward->Run(stream, WeightsOf(w, r), columns,
+                                /*bias=*/nullptr, products_at));
+      const float* const by_filter = products_at;
       cuda::LaunchElements(
           stream, r.filters * r.places(),
           PutFilters{r, bias != nullptr, accumulate, OnDevice(by_filter),
@@ -223,16 +229,17 @@ class UnfoldedConvolution : public ConvolutionLayer {
     });
   }
 
-  absl::Status BackwardData(Stream& stream, const float* dy, const float* w,
-                            bool accumulate, float* dx, void* scratch,
+  absl::Status BackwardData(Stream& stream, ConstFloats dy, ConstFloats w,
+                            bool accumulate, Floats dx, void* scratch,
                             bool) override {
-    const Scratch memory = ScratchAt(scratch);
+    float* const products_at = ColumnsAt(scratch, DType::kFloat32);
+    const Floats by_filter = ByFilterAt(scratch, s_.type);
     return ForRounds([&](const Round& r, Products& products) -> absl::Status {
-      DoTakeFilters(stream, r, dy, memory.by_filter);
+      DoTakeFilters(stream, r, dy, by_filter);
       SYNCLINE_RETURN_IF_ERROR(
-          products.data->Run(stream, WeightsOf(w, r), memory.by_filter,
-                             /*bias=*/nullptr, memory.columns));
-      const float* const columns = memory.columns;
+          products.data->Run(stream, WeightsOf(w, r), by_filter,
+                             /*bias=*/nullptr, products_at));
+      const float* const columns = products_at;
       cuda::LaunchElements(
           stream, r.samples * r.channels * r.plane.in_count(),
           FoldColumns{r, accumulate, OnDevice(columns), OnDevice(dx)});
@@ -240,23 +247,24 @@ class UnfoldedConvolution : public ConvolutionLayer {
     });
   }
 
-  absl::Status BackwardWeights(Stream& stream, const float* x, const float* dy,
-                               bool accumulate, float* dw,
+  absl::Status BackwardWeights(Stream& stream, ConstFloats x, ConstFloats dy,
+                               bool accumulate, Floats dw,
                                void* scratch) override {
-    const Scratch memory = ScratchAt(scratch);
+    const Floats columns = ColumnsAt(scratch, s_.type);
+    const Floats by_filter = ByFilterAt(scratch, s_.type);
     if (!accumulate && s_.batch * out() == 0) {
-      stream.Clear(dw, s_.filters * rows() * sizeof(float));
+      stream.Clear(dw, dw.Bytes(s_.filters * rows()));
     }
     return ForRounds([&](const Round& r, Products& products) -> absl::Status {
-      DoUnfold(stream, r, x, memory.columns);
-      DoTakeFilters(stream, r, dy, memory.by_filter);
-      return products.weights->Into(stream, memory.by_filter, memory.columns,
+      DoUnfold(stream, r, x, columns);
+      DoTakeFilters(stream, r, dy, by_filter);
+      return products.weights->Into(stream, by_filter, columns,
                                     accumulate || r.first > 0,
                                     dw + r.group * r.filters * rows());
     });
   }
 
-  void BackwardBias(Stream& stream, const float* dy, bool accumulate,
+  void BackwardBias(Stream& stream, ConstFloats dy, bool accumulate,
                     float* dbias) override {
     cuda::FoldLines(stream, s_.filters, s_.batch * out(), out() == 1,
                     SumOfFilters{s_.filters, out(), accumulate, OnDevice(dy),
@@ -269,10 +277,6 @@ class UnfoldedConvolution : public ConvolutionLayer {
     std::unique_ptr<MatrixProduct> forward;
     std::unique_ptr<MatrixProduct> data;
     std::unique_ptr<MatrixProduct> weights;
-  };
-  struct Scratch {
-    float* columns;    // [rows, places]
-    float* by_filter;  // [filters of a group, places]
   };
 
   int64_t out() const { return s_.window.out_count(); }
@@ -287,32 +291,46 @@ class UnfoldedConvolution : public ConvolutionLayer {
     const auto make = CudaMatrixProductKernels().make;
     const int64_t places = samples * out();
     if (uses.forward) {
-      SYNCLINE_ASSIGN_OR_RETURN(
-          to->forward,
-          make(device, {.m = filters(), .n = places, .k = rows()}));
+      SYNCLINE_ASSIGN_OR_RETURN(to->forward,
+                                make(device, {.m = filters(),
+                                              .n = places,
+                                              .k = rows(),
+                                              .a_type = s_.type,
+                                              .b_type = s_.type,
+                                              .c_type = DType::kFloat32}));
     }
     if (uses.backward_data) {
-      SYNCLINE_ASSIGN_OR_RETURN(to->data, make(device, {.m = rows(),
-                                                        .n = places,
-                                                        .k = filters(),
-                                                        .transpose_a = true}));
+      SYNCLINE_ASSIGN_OR_RETURN(to->data,
+                                make(device, {.m = rows(),
+                                              .n = places,
+                                              .k = filters(),
+                                              .transpose_a = true,
+                                              .a_type = s_.type,
+                                              .b_type = s_.type,
+                                              .c_type = DType::kFloat32}));
     }
     if (uses.backward_weights) {
       SYNCLINE_ASSIGN_OR_RETURN(
-          to->weights,
-          make(
-              device,
-              {.m = filters(), .n = rows(), .k = places, .transpose_b = true}));
+          to->weights, make(device, {.m = filters(),
+                                     .n = rows(),
+                                     .k = places,
+                                     .transpose_b = true,
+                                     .a_type = s_.type,
+                                     .b_type = s_.type,
+                                     .c_type = s_.weights_gradient_type}));
     }
     return absl::OkStatus();
   }
 
-  int64_t ScratchBytes() const { return CudaConvolutionScratchBytes(s_); }
-  Scratch ScratchAt(void* scratch) const {
-    float* const columns = static_cast<float*>(scratch);
-    return {columns, columns + rows() * samples_ * out()};
+  // Columns [rows, places], and behind them the planes of filters [filters of a
+  // group, places]: of the shape's type where they are factors, float32 where
+  // they are products. Each has room for float32.
+  static Floats ColumnsAt(void* scratch, DType type) { return {scratch, type}; }
+  Floats ByFilterAt(void* scratch, DType type) const {
+    const int64_t columns_bytes = WidenedBytes(rows() * samples_ * out());
+    return {static_cast<char*>(scratch) + columns_bytes, type};
   }
-  const float* WeightsOf(const float* w, const Round& r) const {
+  ConstFloats WeightsOf(ConstFloats w, const Round& r) const {
     return w + r.group * filters() * rows();
   }
 
@@ -335,13 +353,13 @@ class UnfoldedConvolution : public ConvolutionLayer {
     return absl::OkStatus();
   }
 
-  void DoUnfold(Stream& stream, const Round& r, const float* x,
-                float* columns) const {
+  void DoUnfold(Stream& stream, const Round& r, ConstFloats x,
+                Floats columns) const {
     cuda::LaunchElements(stream, rows() * r.samples * out(),
                          Unfold{r, OnDevice(x), OnDevice(columns)});
   }
-  void DoTakeFilters(Stream& stream, const Round& r, const float* y,
-                     float* by_filter) const {
+  void DoTakeFilters(Stream& stream, const Round& r, ConstFloats y,
+                     Floats by_filter) const {
     cuda::LaunchElements(stream, r.filters * r.samples * out(),
                          TakeFilters{r, OnDevice(y), OnDevice(by_filter)});
   }
@@ -359,6 +377,7 @@ namespace cuda {
 absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeUnfoldedConvolution(
     Device& device, const ConvolutionShape& shape,
     const ConvolutionUses& uses) {
+  SYNCLINE_RETURN_IF_ERROR(CheckCudaConvolutionTypes(shape, uses));
   auto layer = std::make_unique<UnfoldedConvolution>(shape);
   SYNCLINE_RETURN_IF_ERROR(layer->Compile(device, uses));
   return layer;

@@ -8,8 +8,9 @@
 
 namespace syncline::cuda {
 
-// A convolution of any shape by kernels of our own and the product library.
-// Scratch memory is CudaConvolutionScratchBytes. Errors: the product library's.
+// A convolution of any shape by kernels of our own and the product library,
+// which adds up float32. Scratch memory is CudaConvolutionScratchOf. Errors:
+// the product library's; CheckCudaConvolutionTypes's.
 absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeUnfoldedConvolution(
     Device& device, const ConvolutionShape& shape, const ConvolutionUses& uses);
 

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/convolution.h"
+#include "kernels/device/floats.h"
 #include "kernels/elementwise/broadcast_shape.h"
 
 namespace syncline {
@@ -17,9 +18,10 @@ class Stream;
 using ConvolutionShape = Convolution::Shape;
 using ConvolutionUses = Convolution::Uses;
 
-// A float32 convolution and its derivatives, compiled by a device for one
-// shape: kernels/convolution.h has the arrays and their layouts.
-// Thread-compatible.
+// A convolution and its derivatives, compiled by a device for one shape:
+// kernels/convolution.h has the arrays, their types and layouts. Sums are
+// float32, and each result is rounded once, with the bias and with what it is
+// added to. Thread-compatible.
 class ConvolutionLayer {
  public:
   virtual ~ConvolutionLayer() = default;
@@ -35,27 +37,28 @@ class ConvolutionLayer {
   // library failed.
   //
   // y = conv(x, w) + bias, or y += with `accumulate`.
-  virtual absl::Status Forward(Stream& stream, const float* x, const float* w,
-                               const float* bias, bool accumulate, float* y,
+  virtual absl::Status Forward(Stream& stream, ConstFloats x, ConstFloats w,
+                               const float* bias, bool accumulate, Floats y,
                                void* scratch) = 0;
   // dx = the sum of dy * w where y was computed from x, or +=. With
   // `after_weights` scratch is as BackwardWeights left it, with the same dy.
-  virtual absl::Status BackwardData(Stream& stream, const float* dy,
-                                    const float* w, bool accumulate, float* dx,
+  virtual absl::Status BackwardData(Stream& stream, ConstFloats dy,
+                                    ConstFloats w, bool accumulate, Floats dx,
                                     void* scratch, bool after_weights) = 0;
   // dw likewise.
-  virtual absl::Status BackwardWeights(Stream& stream, const float* x,
-                                       const float* dy, bool accumulate,
-                                       float* dw, void* scratch) = 0;
+  virtual absl::Status BackwardWeights(Stream& stream, ConstFloats x,
+                                       ConstFloats dy, bool accumulate,
+                                       Floats dw, void* scratch) = 0;
   // dbias = the sum of dy by channel, or +=. The error does not grow with the
   // size of the planes and the batch.
-  virtual void BackwardBias(Stream& stream, const float* dy, bool accumulate,
+  virtual void BackwardBias(Stream& stream, ConstFloats dy, bool accumulate,
                             float* dbias) = 0;
 };
 
 struct ConvolutionKernels {
   // Errors: FailedPrecondition: the device's library is not on this machine, or
-  // is of no use there; Internal, ResourceExhausted: it refused.
+  // is of no use there; Internal, ResourceExhausted: it refused; Unimplemented:
+  // with the shape's types a result would be rounded twice.
   absl::StatusOr<std::unique_ptr<ConvolutionLayer>> (*make)(
       Device& device, const ConvolutionShape& shape,
       const ConvolutionUses& uses) = nullptr;

@@ -165,7 +165,7 @@ void ExpectNearIn16Bits(const OpCase& c, DType type, Device* gpu) {
   }
 }
 
-// Rows of 16 bits, which are widened: cuDNN multiplies them in TF32.
+// Rows of 16 bits: passes that cuDNN computes in them, and widened ones.
 TEST(CudnnGpuTest, ConvolutionsIn16BitsAreThoseOfThisMachine) {
   OnGpu gpu;
   ASSERT_NE(gpu.device(), nullptr);

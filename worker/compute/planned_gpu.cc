@@ -34,35 +34,38 @@ class PlannedProduct : public MatrixProduct {
 class PlannedConvolution : public ConvolutionLayer {
  public:
   explicit PlannedConvolution(const ConvolutionShape& shape)
-      : scratch_bytes_(CudaConvolutionScratchBytes(shape)) {}
+      : scratch_(CudaConvolutionScratchOf(shape)) {}
 
-  int64_t forward_scratch_bytes() const override { return scratch_bytes_; }
+  int64_t forward_scratch_bytes() const override {
+    return scratch_.forward_bytes;
+  }
   int64_t backward_data_scratch_bytes() const override {
-    return scratch_bytes_;
+    return scratch_.backward_data_bytes;
   }
   int64_t backward_weights_scratch_bytes() const override {
-    return scratch_bytes_;
+    return scratch_.backward_weights_bytes;
   }
-  absl::Status Forward(Stream&, const float*, const float*, const float*, bool,
-                       float*, void*) override {
+  absl::Status Forward(Stream&, ConstFloats, ConstFloats, const float*, bool,
+                       Floats, void*) override {
     return ComputesNothing();
   }
-  absl::Status BackwardData(Stream&, const float*, const float*, bool, float*,
+  absl::Status BackwardData(Stream&, ConstFloats, ConstFloats, bool, Floats,
                             void*, bool) override {
     return ComputesNothing();
   }
-  absl::Status BackwardWeights(Stream&, const float*, const float*, bool,
-                               float*, void*) override {
+  absl::Status BackwardWeights(Stream&, ConstFloats, ConstFloats, bool, Floats,
+                               void*) override {
     return ComputesNothing();
   }
-  void BackwardBias(Stream&, const float*, bool, float*) override {}
+  void BackwardBias(Stream&, ConstFloats, bool, float*) override {}
 
  private:
-  const int64_t scratch_bytes_;
+  const CudaConvolutionScratch scratch_;
 };
 
 absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeConvolution(
-    Device&, const ConvolutionShape& shape, const ConvolutionUses&) {
+    Device&, const ConvolutionShape& shape, const ConvolutionUses& uses) {
+  SYNCLINE_RETURN_IF_ERROR(CheckCudaConvolutionTypes(shape, uses));
   return std::make_unique<PlannedConvolution>(shape);
 }
 

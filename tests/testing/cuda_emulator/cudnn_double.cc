@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "kernels/cuda/float_array.h"
 #include "kernels/device/device.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 #include "tests/testing/cuda_emulator/tf32.h"
@@ -31,6 +32,7 @@ struct Object {
   Kind kind;
   bool is_set = false;
   std::vector<int> dims = {};  // of a tensor or a filter
+  int type = -1;               // likewise
   std::vector<int> pads = {}, strides = {}, dilations = {};
   int groups = 1;
   int math = -1;
@@ -42,6 +44,18 @@ struct Object {
     return product;
   }
 };
+
+bool IsType(int type) {
+  return type == cuda::kCudnnFloat || type == cuda::kCudnnHalf ||
+         type == cuda::kCudnnBfloat16;
+}
+DType DTypeOf(int type) {
+  if (type == cuda::kCudnnHalf) return DType::kFloat16;
+  return type == cuda::kCudnnBfloat16 ? DType::kBfloat16 : DType::kFloat32;
+}
+size_t BytesOf(const Object& of) {
+  return of.count() * DTypeBytes(DTypeOf(of.type));
+}
 
 // Objects that exist, and what the last error was about.
 struct Objects {
@@ -94,7 +108,7 @@ CudnnStatus SetTensor(CudnnDescriptor at, int type, int count, const int* dims,
   if (const CudnnStatus failure = Failure("set_tensor")) return failure;
   Object* const tensor = Find(at, Object::Kind::kTensor);
   if (tensor == nullptr) return Bad("no tensor");
-  if (type != cuda::kCudnnFloat) return Bad("the type of a tensor");
+  if (!IsType(type)) return Bad("the type of a tensor");
   if (count < 4 || count > 5) return Bad(absl::StrCat(count, " dimensions"));
   tensor->dims.assign(dims, dims + count);
   int64_t stride = 1;
@@ -104,6 +118,7 @@ CudnnStatus SetTensor(CudnnDescriptor at, int type, int count, const int* dims,
     stride *= dims[i];
   }
   if (stride > (int64_t{1} << 31) - 1) return Bad("a tensor of 2^31 elements");
+  tensor->type = type;
   tensor->is_set = true;
   return kCudnnSuccess;
 }
@@ -113,7 +128,7 @@ CudnnStatus SetFilter(CudnnDescriptor at, int type, int layout, int count,
   if (const CudnnStatus failure = Failure("set_filter")) return failure;
   Object* const filter = Find(at, Object::Kind::kFilter);
   if (filter == nullptr) return Bad("no filter");
-  if (type != cuda::kCudnnFloat || layout != cuda::kCudnnRowMajor) {
+  if (!IsType(type) || layout != cuda::kCudnnRowMajor) {
     return Bad("the type or the layout of a filter");
   }
   if (count < 4 || count > 5 ||
@@ -121,6 +136,7 @@ CudnnStatus SetFilter(CudnnDescriptor at, int type, int layout, int count,
     return Bad("the dimensions of a filter");
   }
   filter->dims.assign(dims, dims + count);
+  filter->type = type;
   filter->is_set = true;
   return kCudnnSuccess;
 }
@@ -189,8 +205,10 @@ struct Problem {
   size_t axes() const { return convolution->pads.size(); }
   // In bytes: what unfolding all of x takes.
   size_t ColumnsBytes() const {
-    return w->count() / w->dims[0] * (y->count() / y->dims[1]) * sizeof(float);
+    return w->count() / w->dims[0] * (y->count() / y->dims[1]) *
+           DTypeBytes(DTypeOf(x->type));
   }
+  bool is_narrow() const { return x->type != cuda::kCudnnFloat; }
 };
 
 // Not success: the descriptors are wrong, or do not fit each other.
@@ -216,6 +234,13 @@ CudnnStatus MakeProblem(Pass pass, CudnnHandle handle, CudnnDescriptor first,
     }
   }
   if (to->convolution->math < 0) return Bad("math is not set");
+  // The library's configurations with sums of float32 have one type of arrays.
+  if (to->x->type != to->w->type || to->x->type != to->y->type) {
+    return Bad("arrays of two types", cuda::kCudnnNotSupported);
+  }
+  if (to->is_narrow() != (to->convolution->math == cuda::kCudnnTensorMath)) {
+    return Bad("math that is not the types'");
+  }
   const std::vector<int>& x = to->x->dims;
   const std::vector<int>& w = to->w->dims;
   const std::vector<int>& y = to->y->dims;
@@ -333,12 +358,26 @@ void ForEachProduct(const Problem& p, Product product) {
   }
 }
 
-void CountRun(Pass pass, int algorithm, bool is_tf32) {
+float Read(const void* array, DType type, int64_t i) {
+  if (type == DType::kFloat32) return static_cast<const float*>(array)[i];
+  return cuda::WidenAs(type, static_cast<const uint16_t*>(array)[i]);
+}
+void Write(void* array, DType type, int64_t i, double value) {
+  const auto rounded = static_cast<float>(value);
+  if (type == DType::kFloat32) {
+    static_cast<float*>(array)[i] = rounded;
+  } else {
+    static_cast<uint16_t*>(array)[i] = cuda::NarrowAs(type, rounded);
+  }
+}
+
+void CountRun(Pass pass, int algorithm, bool is_tf32, bool is_narrow) {
   CudnnDoubleState& state = CudnnDouble();
   ++(pass == Pass::kForward ? state.forwards
      : pass == Pass::kData  ? state.backwards_of_data
                             : state.backwards_of_filters);
   state.runs_in_tf32 += is_tf32 ? 1 : 0;
+  state.runs_in_16_bits += is_narrow ? 1 : 0;
   state.algorithm = algorithm;
 }
 
@@ -379,7 +418,7 @@ CudnnStatus Run(CudnnHandle handle, const void* alpha, CudnnDescriptor first,
   if (scale != 1 || (kept != 0 && kept != 1)) return Bad("alpha or beta");
 
   const auto bytes = [](CudnnDescriptor of) {
-    return static_cast<Object*>(of)->count() * sizeof(float);
+    return BytesOf(*static_cast<Object*>(of));
   };
   const char* const what = NameOf(pass);
   if (!device.MayRead(what, first_data, bytes(first)) ||
@@ -395,9 +434,10 @@ CudnnStatus Run(CudnnHandle handle, const void* alpha, CudnnDescriptor first,
     std::memset(workspace, 0xff, workspace_bytes);
   }
 
-  const bool is_tf32 = problem.convolution->math != cuda::kCudnnFmaMath;
-  const auto factor = [is_tf32](const void* array, int64_t i) -> double {
-    const float value = static_cast<const float*>(array)[i];
+  const bool is_tf32 = problem.convolution->math == cuda::kCudnnAnyMath;
+  const DType type = DTypeOf(problem.x->type);
+  const auto factor = [&](const void* array, int64_t i) -> double {
+    const float value = Read(array, type, i);
     return is_tf32 ? ToTf32(value) : value;
   };
   const int64_t count = static_cast<Object*>(result)->count();
@@ -411,11 +451,11 @@ CudnnStatus Run(CudnnHandle handle, const void* alpha, CudnnDescriptor first,
       sums[w] += factor(first_data, x) * factor(second_data, y);
     }
   });
-  auto* const to = static_cast<float*>(result_data);
   for (int64_t i = 0; i < count; ++i) {
-    to[i] = static_cast<float>(sums[i] + (kept != 0 ? to[i] : 0));
+    Write(result_data, type, i,
+          sums[i] + (kept != 0 ? Read(result_data, type, i) : 0));
   }
-  CountRun(pass, algorithm, is_tf32);
+  CountRun(pass, algorithm, is_tf32, problem.is_narrow());
   return kCudnnSuccess;
 }
 

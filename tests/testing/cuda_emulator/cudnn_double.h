@@ -11,10 +11,10 @@ namespace syncline::testing {
 
 // cuDNN's double on an emulated device: it computes convolutions one by one, in
 // fp64, and refuses what cuDNN refuses or leaves undefined: descriptors that
-// are not set or do not fit each other, a workspace that is too small, arrays
-// that are misaligned or not there, an algorithm that is not deterministic. The
-// first algorithms that it recommends are ones that nobody should take. Math
-// other than FMA rounds factors to TF32.
+// are not set or do not fit each other, arrays of two types, a workspace that
+// is too small, arrays that are misaligned or not there, an algorithm that is
+// not deterministic. The first algorithms that it recommends are ones that
+// nobody should take. Math other than FMA and 16 bits' rounds factors to TF32.
 //
 // The double's settings and records, one of each process. Tests that change
 // them begin with MakeCudnnDouble. One thread at a time.
@@ -34,7 +34,8 @@ struct CudnnDoubleState {
   int64_t backwards_of_data = 0;
   int64_t backwards_of_filters = 0;
   int64_t runs_in_tf32 = 0;  // of all of these
-  int algorithm = -1;        // of the last one
+  int64_t runs_in_16_bits = 0;
+  int algorithm = -1;  // of the last one
 };
 CudnnDoubleState& CudnnDouble();
 

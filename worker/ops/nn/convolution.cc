@@ -47,6 +47,8 @@ absl::StatusOr<ConvolutionShape> ConvolutionShapeOf(const OpSpec& spec,
   shape.has_bias = spec.input(2).present;
   shape.window = window;
   shape.has_narrow_factors = spec.has_narrow_factors;
+  shape.type = spec.input(0).dtype;
+  shape.weights_gradient_type = spec.input(1).gradient_dtype;
   const Dims& w = spec.input(1).dims;
   const int64_t groups = shape.groups;
   if (groups < 1 || shape.channels % groups != 0 ||
@@ -60,8 +62,28 @@ absl::StatusOr<ConvolutionShape> ConvolutionShapeOf(const OpSpec& spec,
   return shape;
 }
 
+// Errors: Unimplemented: there are floats of two types where a convolution has
+// one: its two factors, its result, and the gradients that are factors or
+// results.
+absl::Status RequireTypesOfConvolution(const OpSpec& spec) {
+  if (!spec.HasNarrowTypes()) return absl::OkStatus();
+  const TensorType& x = spec.input(0);
+  const TensorType& w = spec.input(1);
+  const TensorType& y = spec.output(0);
+  const DType type = x.dtype;
+  const DType of_weights = w.gradient_dtype;
+  if (Is16Bit(type) && w.dtype == type && y.dtype == type &&
+      (!spec.WantsAnyGradient() || y.gradient_dtype == type) &&
+      (!spec.WantsGradient(0) || x.gradient_dtype == type) &&
+      (of_weights == type || of_weights == DType::kFloat32) &&
+      !Is16Bit(spec.input(2).dtype) && !Is16Bit(spec.input(2).gradient_dtype)) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError("a convolution of two types");
+}
+
 // The layer, compiled for these calls. Errors: InvalidArgument: the device has
-// none.
+// none; Unimplemented, and others: ConvolutionKernels::make's.
 absl::StatusOr<std::unique_ptr<ConvolutionLayer>> MakeLayer(
     const OpSpec& spec, const ConvolutionShape& shape,
     const ConvolutionUses& uses) {
@@ -115,6 +137,7 @@ class ConvOp : public Op {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeConv(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  SYNCLINE_RETURN_IF_ERROR(RequireTypesOfConvolution(spec));
   const Dims& x = spec.input(0).dims;
   const Dims& y = spec.output(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));
@@ -210,6 +233,10 @@ class ConvTransposeOp : public Op {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeConvTranspose(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  SYNCLINE_RETURN_IF_ERROR(RequireTypesOfConvolution(spec));
+  if (spec.HasNarrowTypes() && spec.input(2).present) {
+    return absl::UnimplementedError("a bias is added to a rounded result");
+  }
   const Dims& x = spec.input(0).dims;
   const Dims& y = spec.output(0).dims;
   SYNCLINE_ASSIGN_OR_RETURN(const Dims kernel, KernelOf(spec));

@@ -248,7 +248,7 @@ TEST_F(CudaConvolutionTest, TheWorkspaceIsWithinWhatIsPlanned) {
 TEST(CudaConvolutionMemoryTest, IsKnownFromTheShape) {
   const ConvolutionShape small = Plain();
   EXPECT_EQ(UnfoldedSamples(small), 2);
-  EXPECT_EQ(CudaConvolutionScratchBytes(small),
+  EXPECT_EQ(CudaConvolutionWorkspaceBytes(small),
             4 * ((12 + 3) * 2 * 12 + 6 * 12) + 65536);
   ConvolutionShape large = {
       .batch = 1000,
@@ -258,7 +258,7 @@ TEST(CudaConvolutionMemoryTest, IsKnownFromTheShape) {
           {.in = 56, .out = 56, .kernel = 3, .pad_begin = 1, .pad_end = 1},
           {.in = 56, .out = 56, .kernel = 3, .pad_begin = 1, .pad_end = 1}}};
   EXPECT_EQ(UnfoldedSamples(large), 37);
-  EXPECT_EQ(CudaConvolutionScratchBytes(large),
+  EXPECT_EQ(CudaConvolutionWorkspaceBytes(large),
             4 * ((576 + 64) * 37 * 3136 + 64 * 576) + 65536);
   large.batch = 0;
   EXPECT_EQ(UnfoldedSamples(large), 1);
@@ -269,7 +269,8 @@ TEST_F(CudaConvolutionTest, BothWaysWantTheMemoryThatIsPlanned) {
   for (EmulatedDevice* const device : {&device_, &own}) {
     const auto layer =
         *device->kernels().convolution->make(*device, Plain(), kAll);
-    const int64_t planned = CudaConvolutionScratchBytes(Plain());
+    const int64_t planned = CudaConvolutionScratchOf(Plain()).forward_bytes;
+    EXPECT_EQ(planned, CudaConvolutionWorkspaceBytes(Plain()));
     EXPECT_EQ(layer->forward_scratch_bytes(), planned);
     EXPECT_EQ(layer->backward_data_scratch_bytes(), planned);
     EXPECT_EQ(layer->backward_weights_scratch_bytes(), planned);

@@ -84,6 +84,83 @@ TEST(ExecutorCudaTest, ConvolutionsByCudnnAreThoseOfThisMachine) {
   }
 }
 
+// A residual network's block: what is added to the sum has gone through two
+// convolutions, or through one of 1 x 1 with a stride.
+TrainingModel ResidualBlock() {
+  return testing::MakeTrainingModel(
+      "(float[N,3,9,7] x, float[8,3,3,3] w_a, float[8] w_as, float[8] w_at, "
+      "float[8] w_running_am, float[8] w_running_av, float[8,8,3,3] w_b, "
+      "float[8] w_bs, float[8] w_bt, float[8] w_running_bm, "
+      "float[8] w_running_bv, float[8,8,3,3] w_c, float[8,8,1,1] w_d, "
+      "float[8,3] w_o, float[3] w_p) => (float[N,3] y)",
+      "",
+      "a = Conv <pads = [1, 1, 1, 1]> (x, w_a)\n"
+      "n = BatchNormalization(a, w_as, w_at, w_running_am, w_running_av)\n"
+      "r = Relu(n)\n"
+      "m = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (r)\n"
+      "b = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (m, w_b)\n"
+      "o = BatchNormalization(b, w_bs, w_bt, w_running_bm, w_running_bv)\n"
+      "s = Relu(o)\n"
+      "c = Conv <pads = [1, 1, 1, 1]> (s, w_c)\n"
+      "d = Conv <strides = [2, 2]> (m, w_d)\n"
+      "t = Add(c, d)\n u = Relu(t)\n"
+      "g = GlobalAveragePool(u)\n f = Flatten <axis = 1> (g)\n"
+      "y = Gemm(f, w_o, w_p)",
+      20);
+}
+
+// Makes a step and moves the parameters by it. The loss.
+double Descend(SeededExecutor* executor, const Batch& batch) {
+  const double loss = executor->Step(batch);
+  const auto gradients = executor->Gradients();
+  for (int i = 0; i < executor->count(); ++i) {
+    if (absl::StrContains(executor->name(i), "running")) continue;
+    const absl::Span<float> values = executor->executor().parameter(i);
+    for (size_t k = 0; k < values.size(); ++k) {
+      values[k] -= 0.1f / static_cast<float>(batch.size) * gradients[i][k];
+    }
+  }
+  return loss;
+}
+
+// This machine widens every operator.
+TEST(ExecutorCudaTest, ABlockOfConvolutionsTrainsIn16BitsAsIfWidened) {
+  const TrainingModel m = ResidualBlock();
+  constexpr auto kLoss = LossSpec::SOFTMAX_CROSS_ENTROPY;
+  for (const bool has_cudnn : {true, false}) {
+    SCOPED_TRACE(has_cudnn);
+    EmulatedDevice device;
+    if (has_cudnn) device.UseCudnn(testing::MakeCudnnDouble());
+    SeededExecutor here(m, kLoss, 8, 1, 1, 1, nullptr, /*device=*/nullptr,
+                        DType::kBfloat16);
+    SeededExecutor there(m, kLoss, 8, 1, 1, 1, nullptr, &device,
+                         DType::kBfloat16);
+    double first = 0, last = 0;
+    constexpr int kSteps = 6;
+    for (int step = 0; step < kSteps; ++step) {
+      const Batch batch = here.MakeBatch(8);
+      const double loss = Descend(&here, batch);
+      EXPECT_NEAR(Descend(&there, batch), loss, 4.0 / 256 * loss);
+      if (step == 0) first = loss;
+      last = loss;
+    }
+    EXPECT_LT(last, 0.95 * first) << "it does not learn";
+    for (int i = 0; i < here.count(); ++i) {
+      SCOPED_TRACE(here.name(i));
+      const auto want = here.executor().parameter(i);
+      testing::ExpectNear(there.executor().parameter(i),
+                          {want.begin(), want.end()}, 4.0 / 256);
+    }
+    EXPECT_EQ(device.status(), absl::OkStatus());
+    if (!has_cudnn) continue;
+    const testing::CudnnDoubleState& seen = testing::CudnnDouble();
+    // Four layers forward, and the data of three, in each step; filters have
+    // float32 gradients.
+    EXPECT_EQ(seen.runs_in_16_bits, kSteps * (4 + 3));
+    EXPECT_EQ(seen.runs_in_tf32, kSteps * 4);
+  }
+}
+
 TEST(ExecutorCudaTest, AConvolutionThatCudnnRefusesIsNamed) {
   EmulatedDevice device;
   device.UseCudnn(testing::MakeCudnnDouble());
@@ -140,14 +217,14 @@ TEST(ExecutorCudaTest, In16Bits) {
 // A plan that is made without a GPU is within 5 % of the memory that is then
 // taken on one, where attention and recurrent layers have no scratch memory.
 void ExpectPlannedMemory(const TrainingModel& m, DType precision,
-                         bool has_cudnn = false) {
+                         bool has_cudnn = false, int64_t eval_batch = 900) {
   Executor::Options options;
   options.precision = precision;
   PlannedGpu planned;
   options.device = &planned;
   options.loss.set_kind(LossSpec::SOFTMAX_CROSS_ENTROPY);
   options.batch_size = 600;
-  options.eval_batch_size = 900;
+  options.eval_batch_size = eval_batch;
   const auto plan = Executor::Plan(m.model, m.training, options);
   ASSERT_OK(plan.status());
   EXPECT_EQ(plan->device, "cuda");
@@ -175,6 +252,10 @@ TEST(ExecutorCudaTest, In16BitsToo) {
 TEST(ExecutorCudaTest, AndForConvolutionsByWhomever) {
   for (const bool has_cudnn : {false, true}) {
     ExpectPlannedMemory(Convolutions(), DType::kFloat32, has_cudnn);
+    // As SeededExecutor has it: a pass with a bias has the most scratch memory,
+    // in evaluations too.
+    ExpectPlannedMemory(Convolutions(), DType::kBfloat16, has_cudnn,
+                        /*eval_batch=*/603);
   }
 }
 

@@ -71,18 +71,33 @@ std::vector<NarrowCase> Cases() {
 
 // Results that are sums.
 const std::set<std::string>& Sums() {
-  static const auto& types = *new std::set<std::string>{
-      "Attention",          "Gemm",         "GlobalAveragePool",
-      "LayerNormalization", "LogSoftmax",   "MatMul",
-      "RMSNormalization",   "ReduceL1",     "ReduceL2",
-      "ReduceMean",         "ReduceLogSum", "ReduceSum",
-      "ReduceSumSquare",    "Softmax"};
+  static const auto& types = *new std::set<std::string>{"Attention",
+                                                        "AveragePool",
+                                                        "BatchNormalization",
+                                                        "GroupNormalization",
+                                                        "InstanceNormalization",
+                                                        "Conv",
+                                                        "ConvTranspose",
+                                                        "Gemm",
+                                                        "GlobalAveragePool",
+                                                        "LayerNormalization",
+                                                        "LogSoftmax",
+                                                        "MatMul",
+                                                        "RMSNormalization",
+                                                        "ReduceL1",
+                                                        "ReduceL2",
+                                                        "ReduceMean",
+                                                        "ReduceLogSum",
+                                                        "ReduceSum",
+                                                        "ReduceSumSquare",
+                                                        "Softmax"};
   return types;
 }
 // Gradients that are.
 const std::set<std::string>& SumsInGradients() {
   static const auto& types = *new std::set<std::string>{
-      "Gather", "GatherElements", "GatherND", "Pad", "Tile"};
+      "Gather", "GatherElements", "GatherND", "GlobalMaxPool", "MaxPool", "Pad",
+      "Tile"};
   return types;
 }
 
@@ -161,8 +176,8 @@ TEST(OpCudaNarrowFormsTest, WhatIsWidened) {
     const NarrowCase narrow = {c, DType::kBfloat16};
     if (!narrow.On(&device).Create().ok()) widened.insert(c.op_type);
   }
-  EXPECT_THAT(widened,
-              ::testing::ElementsAre("Attention", "Gemm", "MatMul", "Pad"));
+  EXPECT_THAT(widened, ::testing::ElementsAre("Attention", "ConvTranspose",
+                                              "Gemm", "MatMul", "Pad"));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllOperators, OpCudaNarrowTest,

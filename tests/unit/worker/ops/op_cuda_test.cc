@@ -116,8 +116,10 @@ TEST(OpCudnnTest, ConvolutionsAreThoseOfThisMachine) {
   EXPECT_GT(runs, rows) << "most rows have padding that cuDNN takes";
 }
 
-// Factors that were rounded to 16 bits are multiplied exactly in TF32.
-TEST(OpCudnnTest, In16BitsConvolutionsGoThroughTf32WithTheSameValues) {
+// Passes in 16 bits and those that are widened for a bias: in TF32 factors that
+// were rounded to 16 bits are multiplied exactly.
+TEST(OpCudnnTest, In16BitsConvolutionsHaveTheSameValues) {
+  int64_t in_16_bits = 0;
   for (const OpCase& c : Convolutions()) {
     SCOPED_TRACE(c.op_type);
     const TypeRule rule = TypeRuleOf(c.op_type);
@@ -129,8 +131,10 @@ TEST(OpCudnnTest, In16BitsConvolutionsGoThroughTf32WithTheSameValues) {
       const auto got = DeviceRun(c, y, &device, type, rule).Run(dy);
       ASSERT_EQ(device.status(), absl::OkStatus());
       const testing::CudnnDoubleState& seen = testing::CudnnDouble();
-      EXPECT_EQ(seen.runs_in_tf32, seen.forwards + seen.backwards_of_data +
-                                       seen.backwards_of_filters);
+      EXPECT_EQ(
+          seen.runs_in_tf32 + seen.runs_in_16_bits,
+          seen.forwards + seen.backwards_of_data + seen.backwards_of_filters);
+      in_16_bits += seen.runs_in_16_bits;
       const auto want = DeviceRun(c, y, &ThisMachine(), type, rule).Run(dy);
       ASSERT_EQ(got.size(), want.size());
       // A sum that is off by little may be rounded to the next number.
@@ -140,6 +144,7 @@ TEST(OpCudnnTest, In16BitsConvolutionsGoThroughTf32WithTheSameValues) {
       }
     }
   }
+  EXPECT_GT(in_16_bits, 30);
 }
 
 TEST(OpCudnnTest, WithoutCudnnTheOperatorIsRefusedByName) {
