@@ -22,25 +22,29 @@ void ForChannels(const NormalizationShape& s, Run run) {
                   });
 }
 
-NormalizationGradient OfChannels(NormalizationGradient g,
+// That of the channels from `first` on.
+NormalizationGradient OfChannels(const DeviceNormalizationGradient& g,
                                  const NormalizationShape& s, int64_t first) {
   const auto moved = [](float* array, int64_t offset) {
     return array == nullptr ? nullptr : array + offset;
   };
   const int64_t offset = first * s.plane;
-  g.x += offset;
-  g.dy += offset;
-  g.dx = moved(g.dx, offset);
-  g.mean += first;
-  g.inverse += first;
-  g.scale += first;
-  g.dscale = moved(g.dscale, first);
-  g.dbias = moved(g.dbias, first);
-  g.sums += first;
-  return g;
+  return {.x = g.x + offset,
+          .dy = g.dy + offset,
+          .mean = g.mean + first,
+          .inverse = g.inverse + first,
+          .scale = g.scale + first,
+          .fixed_statistics = g.fixed_statistics,
+          .dx = moved(g.dx, offset),
+          .accumulate_x = g.accumulate_x,
+          .dscale = moved(g.dscale, first),
+          .accumulate_scale = g.accumulate_scale,
+          .dbias = moved(g.dbias, first),
+          .accumulate_bias = g.accumulate_bias,
+          .sums = g.sums + first};
 }
 
-void Moments(Stream& stream, const NormalizationShape& s, const float* x,
+void Moments(Stream& stream, const NormalizationShape& s, ConstFloats x,
              float* mean, float* variance) {
   const CpuKernel kernel(stream);
   ForChannels(s, [&](const NormalizationShape& part, int64_t c) {
@@ -54,9 +58,9 @@ void Inverse(Stream& stream, int64_t count, float epsilon,
   InverseDeviation(count, epsilon, variance, inverse);
 }
 
-void Forward(Stream& stream, const NormalizationShape& s, const float* x,
+void Forward(Stream& stream, const NormalizationShape& s, ConstFloats x,
              const float* mean, const float* inverse, const float* scale,
-             const float* bias, float* y) {
+             const float* bias, Floats y) {
   const CpuKernel kernel(stream);
   ForChannels(s, [&](const NormalizationShape& part, int64_t c) {
     const int64_t offset = c * s.plane;
@@ -66,7 +70,7 @@ void Forward(Stream& stream, const NormalizationShape& s, const float* x,
 }
 
 void SumGradient(Stream& stream, const NormalizationShape& s,
-                 const NormalizationGradient& g) {
+                 const DeviceNormalizationGradient& g) {
   const CpuKernel kernel(stream);
   ForChannels(s, [&](const NormalizationShape& part, int64_t c) {
     SumPlanesGradient(part, OfChannels(g, s, c));
@@ -74,7 +78,7 @@ void SumGradient(Stream& stream, const NormalizationShape& s,
 }
 
 void WriteGradient(Stream& stream, const NormalizationShape& s,
-                   const NormalizationGradient& g, double elements) {
+                   const DeviceNormalizationGradient& g, double elements) {
   const CpuKernel kernel(stream);
   ForChannels(s, [&](const NormalizationShape& part, int64_t c) {
     WritePlanesGradient(part, OfChannels(g, s, c), elements);

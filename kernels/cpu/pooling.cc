@@ -8,7 +8,7 @@
 namespace syncline {
 namespace {
 
-void MaxForward(Stream& stream, const PoolShape& s, const float* x, float* y,
+void MaxForward(Stream& stream, const PoolShape& s, ConstFloats x, Floats y,
                 int32_t* indices) {
   const CpuKernel kernel(stream);
   const int64_t in = s.window.in_count();
@@ -20,7 +20,7 @@ void MaxForward(Stream& stream, const PoolShape& s, const float* x, float* y,
 }
 
 void MaxBackward(Stream& stream, const PoolShape& s, const int32_t* indices,
-                 const float* dy, bool accumulate, float* dx) {
+                 ConstFloats dy, bool accumulate, Floats dx) {
   const CpuKernel kernel(stream);
   const int64_t in = s.window.in_count();
   const int64_t out = s.window.out_count();
@@ -54,13 +54,13 @@ void MaxPlaces(Stream& stream, const PoolShape& s, bool column_major,
 }
 
 void AverageForward(Stream& stream, const PoolShape& s, const float* weights,
-                    const float* x, float* y) {
+                    ConstFloats x, Floats y) {
   const CpuKernel kernel(stream);
   AveragePool(s.planes, s.window, weights, x, y);
 }
 
 void AverageBackward(Stream& stream, const PoolShape& s, const float* weights,
-                     const float* dy, bool accumulate, float* dx) {
+                     ConstFloats dy, bool accumulate, Floats dx) {
   const CpuKernel kernel(stream);
   AveragePoolGradient(s.planes, s.window, weights, dy, accumulate, dx);
 }

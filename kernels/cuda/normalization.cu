@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/float_array.h"
 #include "kernels/cuda/walk/lines.h"
 #include "kernels/device/normalization_kernels.h"
 #include "kernels/normalization.h"
@@ -9,6 +10,8 @@
 namespace syncline {
 namespace {
 
+using cuda::ConstFloatArray;
+using cuda::FloatArray;
 using cuda::Global;
 using cuda::OnDevice;
 
@@ -63,7 +66,7 @@ int64_t ElementsOf(const NormalizationShape& s) {
 
 struct MomentsBody {
   NormalizationShape s;
-  Global<const float> x;
+  ConstFloatArray x;
   Global<float> mean;
   Global<float> variance;
 
@@ -103,7 +106,7 @@ void MomentsOfNothing(Stream& stream, const NormalizationShape& s, float* mean,
       });
 }
 
-void Moments(Stream& stream, const NormalizationShape& s, const float* x,
+void Moments(Stream& stream, const NormalizationShape& s, ConstFloats x,
              float* mean, float* variance) {
   if (ElementsOf(s) == 0) return MomentsOfNothing(stream, s, mean, variance);
   cuda::LaunchLines(
@@ -123,12 +126,12 @@ void Inverse(Stream& stream, int64_t count, float epsilon,
 
 struct Normalize {
   NormalizationShape s;
-  Global<const float> x;
+  ConstFloatArray x;
   Global<const float> mean;
   Global<const float> inverse;
   Global<const float> scale;
   Global<const float> bias;
-  Global<float> y;
+  FloatArray y;
 
   SYNCLINE_DEVICE void operator()(int64_t i) const {
     const Place place = OfElement(s, i);
@@ -138,9 +141,9 @@ struct Normalize {
   }
 };
 
-void Forward(Stream& stream, const NormalizationShape& s, const float* x,
+void Forward(Stream& stream, const NormalizationShape& s, ConstFloats x,
              const float* mean, const float* inverse, const float* scale,
-             const float* bias, float* y) {
+             const float* bias, Floats y) {
   cuda::LaunchElements(
       stream, ElementsOf(s),
       Normalize{s, OnDevice(x), OnDevice(mean), OnDevice(inverse),
@@ -152,8 +155,8 @@ void Forward(Stream& stream, const NormalizationShape& s, const float* x,
 // The inputs of both sums.
 struct GradientInputs {
   NormalizationShape s;
-  Global<const float> x;
-  Global<const float> dy;
+  ConstFloatArray x;
+  ConstFloatArray dy;
   Global<const float> mean;
   Global<const float> inverse;
   Global<const float> scale;
@@ -164,7 +167,7 @@ struct GradientInputs {
 };
 
 GradientInputs InputsOf(const NormalizationShape& s,
-                        const NormalizationGradient& g) {
+                        const DeviceNormalizationGradient& g) {
   return {s,
           OnDevice(g.x),
           OnDevice(g.dy),
@@ -239,7 +242,7 @@ struct ParametersBody {
 };
 
 void SumGradient(Stream& stream, const NormalizationShape& s,
-                 const NormalizationGradient& g) {
+                 const DeviceNormalizationGradient& g) {
   if (!g.fixed_statistics && ElementsOf(s) == 0) {
     // Other members may have elements: theirs are added to these.
     cuda::LaunchElements(
@@ -267,7 +270,7 @@ struct WriteInput {
   double share;
   Global<const double> of_dy;
   Global<const double> of_dy_x;
-  Global<float> dx;
+  FloatArray dx;
 
   SYNCLINE_DEVICE void operator()(int64_t i) const {
     const Place place = OfElement(in.s, i);
@@ -287,7 +290,7 @@ struct WriteInput {
 };
 
 void WriteGradient(Stream& stream, const NormalizationShape& s,
-                   const NormalizationGradient& g, double elements) {
+                   const DeviceNormalizationGradient& g, double elements) {
   if (g.dx == nullptr) return;
   const double* const of_dy = g.sums;
   const double* const of_dy_x = g.sums + s.statistic_count();

@@ -1,4 +1,5 @@
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/float_array.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/walk/window_walk.h"
 #include "kernels/device/pooling_kernels.h"
@@ -11,7 +12,7 @@ using cuda::OnDevice;
 using cuda::Plane;
 
 // The first of the largest; NaN is larger than anything.
-void MaxForward(Stream& stream, const PoolShape& s, const float* x, float* y,
+void MaxForward(Stream& stream, const PoolShape& s, ConstFloats x, Floats y,
                 int32_t* indices) {
   const bool wants_indices = indices != nullptr;
   cuda::LaunchElements(
@@ -35,7 +36,7 @@ void MaxForward(Stream& stream, const PoolShape& s, const float* x, float* y,
 }
 
 void MaxBackward(Stream& stream, const PoolShape& s, const int32_t* indices,
-                 const float* dy, bool accumulate, float* dx) {
+                 ConstFloats dy, bool accumulate, Floats dx) {
   cuda::LaunchElements(stream, s.planes * s.window.in_count(),
                        [accumulate, plane = cuda::MakePlane(s.window),
                         indices = OnDevice(indices), dy = OnDevice(dy),
@@ -73,7 +74,7 @@ void MaxPlaces(Stream& stream, const PoolShape& s, bool column_major,
 }
 
 void AverageForward(Stream& stream, const PoolShape& s, const float* weights,
-                    const float* x, float* y) {
+                    ConstFloats x, Floats y) {
   cuda::LaunchElements(
       stream, s.planes * s.window.out_count(),
       [plane = cuda::MakePlane(s.window), weights = OnDevice(weights),
@@ -88,7 +89,7 @@ void AverageForward(Stream& stream, const PoolShape& s, const float* weights,
 }
 
 void AverageBackward(Stream& stream, const PoolShape& s, const float* weights,
-                     const float* dy, bool accumulate, float* dx) {
+                     ConstFloats dy, bool accumulate, Floats dx) {
   cuda::LaunchElements(
       stream, s.planes * s.window.in_count(),
       [accumulate, plane = cuda::MakePlane(s.window),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/device/floats.h"
 #include "kernels/window.h"
 
 namespace syncline {
@@ -15,14 +16,14 @@ struct PoolShape {
   Window window;
 };
 
-// kernels/pooling.h has what they compute. float32; nothing overlaps.
+// kernels/pooling.h has what they compute. Nothing overlaps.
 struct PoolingKernels {
   // `indices` may be null.
-  void (*max_forward)(Stream& stream, const PoolShape& s, const float* x,
-                      float* y, int32_t* indices) = nullptr;
+  void (*max_forward)(Stream& stream, const PoolShape& s, ConstFloats x,
+                      Floats y, int32_t* indices) = nullptr;
   void (*max_backward)(Stream& stream, const PoolShape& s,
-                       const int32_t* indices, const float* dy, bool accumulate,
-                       float* dx) = nullptr;
+                       const int32_t* indices, ConstFloats dy, bool accumulate,
+                       Floats dx) = nullptr;
   // The indices of all planes, each within all of x. With `column_major` the
   // elements of a plane are counted along its first axis first.
   void (*max_places)(Stream& stream, const PoolShape& s, bool column_major,
@@ -30,11 +31,11 @@ struct PoolingKernels {
 
   // `weights` is what AverageWeights says.
   void (*average_forward)(Stream& stream, const PoolShape& s,
-                          const float* weights, const float* x,
-                          float* y) = nullptr;
+                          const float* weights, ConstFloats x,
+                          Floats y) = nullptr;
   void (*average_backward)(Stream& stream, const PoolShape& s,
-                           const float* weights, const float* dy,
-                           bool accumulate, float* dx) = nullptr;
+                           const float* weights, ConstFloats dy,
+                           bool accumulate, Floats dx) = nullptr;
 };
 
 }  // namespace syncline

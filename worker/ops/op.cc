@@ -49,6 +49,18 @@ absl::Status OpSpec::RequireOneType(uint32_t moved_inputs) const {
   return absl::OkStatus();
 }
 
+absl::Status OpSpec::RequireOthersFloat32() const {
+  for (const auto* types : {&inputs, &outputs}) {
+    for (size_t i = 1; i < types->size(); ++i) {
+      const TensorType& type = (*types)[i];
+      if (Is16Bit(type.dtype) || Is16Bit(type.gradient_dtype)) {
+        return absl::UnimplementedError("numbers of channels have 16 bits");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 bool OpSpec::HasNarrowTypes() const {
   for (const auto* types : {&inputs, &outputs}) {
     for (const TensorType& type : *types) {

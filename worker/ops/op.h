@@ -82,6 +82,10 @@ struct OpSpec {
   // inputs, as HasPosition (operator_list.h) counts them, and the outputs are
   // floats of two types.
   absl::Status RequireOneType(uint32_t moved_inputs) const;
+  // For what normalises data with numbers of channels. Errors: Unimplemented:
+  // an input or an output beside the first one, or its gradient, has a 16-bit
+  // type.
+  absl::Status RequireOthersFloat32() const;
   // True if an input, an output or a gradient has a 16-bit type.
   bool HasNarrowTypes() const;
   // Errors: InvalidArgument, naming the device: one of `kernels`, families and

@@ -97,7 +97,7 @@ class BatchNormOp : public Op {
     WriteTimes(t, samples_ * VarianceFactor(), s.variance,
                g.accumulate(kVariance), g.in(kVariance));
     WriteTimes(t, samples_, s.mean, g.accumulate(kMean), g.in(kMean));
-    const NormalizationGradient gradient = {
+    const DeviceNormalizationGradient gradient = {
         .x = t.in(kX),
         .dy = g.out(),
         .mean = s.mean,
@@ -261,6 +261,7 @@ class BatchNormOp : public Op {
 
 absl::StatusOr<std::unique_ptr<Op>> MakeBatchNormalization(const OpSpec& spec) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOthersFloat32());
   const Dims& x = spec.input(kX).dims;
   if (x.size() < 2) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -183,7 +183,7 @@ class GroupNormOp : public Op {
 
   absl::Status Backward(const Tensors& t, const Gradients& g) override {
     const float* const mean = static_cast<const float*>(t.workspace);
-    const NormalizationGradient gradient = {
+    const DeviceNormalizationGradient gradient = {
         .x = t.in(0),
         .dy = g.out(),
         .mean = mean,
@@ -224,6 +224,7 @@ class GroupNormOp : public Op {
 absl::StatusOr<std::unique_ptr<Op>> MakeGroupNorm(
     const OpSpec& spec, int64_t groups, int64_t channels_per_parameter) {
   SYNCLINE_RETURN_IF_ERROR(spec.RequireFloat32());
+  SYNCLINE_RETURN_IF_ERROR(spec.RequireOthersFloat32());
   const Dims& x = spec.input(0).dims;
   if (x.size() < 3) {
     return absl::InvalidArgumentError(

@@ -73,7 +73,7 @@ std::vector<double> GradientSumsOn(Device& device,
   const std::vector<double> before(GradientSums(s) + 1, 42.0);
   const DeviceMemory one = *Upload(device, absl::Span<const float>(ones));
   const DeviceMemory sums = *Upload(device, absl::Span<const double>(before));
-  NormalizationGradient g = {};
+  DeviceNormalizationGradient g = {};
   g.x = g.dy = g.mean = g.inverse = g.scale = one.as<float>();
   g.sums = sums.as<double>();
   device.kernels().normalization->sum_gradient(*stream, s, g);
