@@ -265,6 +265,18 @@ void DenseUpdater::Apply(uint32_t index, int64_t clock, uint64_t sample_count,
                });
 }
 
+uint64_t DenseUpdater::TakeSum(uint32_t index, uint64_t sample_count, float* to,
+                               Scratch* scratch) {
+  Block& block = blocks_[index];
+  sample_count = Begin(&block, sample_count, scratch);
+  if (sample_count == 0) return 0;
+  ForEachPiece(&block, scratch,
+               [&](const float* sum, float*, float* const*, size_t count) {
+                 to = std::copy(sum, sum + count, to);
+               });
+  return sample_count;
+}
+
 LambNorms DenseUpdater::ComputeLambUpdate(uint32_t index, uint64_t sample_count,
                                           double squared_norm,
                                           Scratch* scratch) {

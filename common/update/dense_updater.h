@@ -165,6 +165,13 @@ class DenseUpdater {
   void Apply(uint32_t block, int64_t clock, uint64_t sample_count,
              double squared_norm, Scratch* scratch);
 
+  // In place of Apply, for owners that make the update elsewhere: writes the
+  // sum that Apply would use to `to`, checked as there, and releases the
+  // gradients. Returns the samples in it; 0: no gradient is left, and `to`
+  // means nothing.
+  uint64_t TakeSum(uint32_t block, uint64_t sample_count, float* to,
+                   Scratch* scratch);
+
   // kLamb's step has two halves. ComputeLambUpdate replaces Apply and returns
   // the block's part of its tensor's norms. ApplyLambUpdate follows, with the
   // trust ratio that the norms of the whole tensor give.

@@ -101,6 +101,9 @@ class GraphExecutor : public Executor {
             .gradients = gradients_.on_device()[0]};
   }
   void KeepOnDevice(bool keeps) override { keeps_on_device_ = keeps; }
+  void TakeValuesOnDevice(bool takes) override {
+    takes_values_on_device_ = takes;
+  }
   void UseGradientListener(GradientListener* listener) override {
     listener_ = listener;
   }
@@ -285,6 +288,7 @@ class GraphExecutor : public Executor {
   StepPlan* bound_ = nullptr;      // the training plan that runs
   int64_t training_arena_bytes_ = 0;
   bool keeps_on_device_ = false;
+  bool takes_values_on_device_ = false;
   GradientListener* listener_ = nullptr;
   StepRecorder* recorder_ = nullptr;
   PassTimer passes_;
@@ -575,7 +579,8 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .errors = record_.error(),
        .scale = training && scale_.has_value() ? &*scale_ : nullptr}));
   // Counts as work of the inputs, which Bind has begun.
-  if (part.first == 0 && !(training && keeps_on_device_)) {
+  const bool has_values = keeps_on_device_ || takes_values_on_device_;
+  if (part.first == 0 && !(training && has_values)) {
     values_.CopyToDevice(*stream_);
   }
   bound_ = training ? plan : nullptr;

@@ -205,6 +205,12 @@ class Executor {
   // by it, and gradient(i) stays as it is.
   virtual void KeepOnDevice(bool keeps) = 0;
 
+  // While it is true TrainStep computes with the values that are in
+  // on_device(), which the caller has put into its stream, and leaves the
+  // host's where they are. Gradients come to the host. An evaluation computes
+  // with the host's values, and leaves these on the device.
+  virtual void TakeValuesOnDevice(bool takes) = 0;
+
   // Outlives its use; null: nobody.
   virtual void UseGradientListener(GradientListener* listener) = 0;
 

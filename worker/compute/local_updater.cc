@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/optimizer/finite.h"
+#include "worker/compute/tensor_updates.h"
 
 namespace syncline::worker {
 namespace {
@@ -23,22 +24,11 @@ std::vector<int64_t> CountsOf(absl::Span<const LocalUpdater::Tensor> tensors) {
 }  // namespace
 
 bool LocalUpdater::RunsOn(Device& device, OptimizerKind kind) {
-  const TensorUpdateKernels* const kernels = device.kernels().tensor_update;
-  return kernels != nullptr && kernels->has(kind);
+  return HasTensorUpdates(device, kind);
 }
 
 const TensorUpdateKernels& LocalUpdater::kernels() const {
   return *on_device_.stream->device().kernels().tensor_update;
-}
-
-std::vector<size_t> LocalUpdater::OffsetsOf(absl::Span<const int64_t> counts) {
-  constexpr size_t kLine = kCacheLineBytes / sizeof(float);
-  std::vector<size_t> offsets = {0};
-  for (const int64_t count : counts) {
-    const size_t lines = (static_cast<size_t>(count) + kLine - 1) / kLine;
-    offsets.push_back(offsets.back() + lines * kLine);
-  }
-  return offsets;
 }
 
 LocalUpdater::LocalUpdater(const OptimizerParams& optimizer,
@@ -51,7 +41,7 @@ LocalUpdater::LocalUpdater(const OptimizerParams& optimizer,
     : optimizer_(optimizer),
       rule_(rule),
       tensors_(std::move(tensors)),
-      offsets_(OffsetsOf(CountsOf(tensors_))),
+      offsets_(TensorOffsets(CountsOf(tensors_))),
       on_device_(on_device),
       changes_(offsets_.back()),
       slots_(is_on_device()
@@ -79,14 +69,13 @@ LocalUpdater::LocalUpdater(const OptimizerParams& optimizer,
 LocalUpdater::Memory LocalUpdater::MemoryOf(const OptimizerParams& optimizer,
                                             absl::Span<const int64_t> counts,
                                             bool on_device) {
-  const uint64_t bytes = OffsetsOf(counts).back() * sizeof(float);
+  const uint64_t bytes = TensorOffsets(counts).back() * sizeof(float);
   const uint64_t slots =
       bytes * static_cast<uint64_t>(OptimizerSlots(optimizer));
   if (!on_device) return {.change_bytes = bytes, .slot_bytes = slots};
   uint64_t chunks = 0;
   for (const int64_t count : counts) {
-    chunks +=
-        static_cast<uint64_t>((count + kTensorChunkMax - 1) / kTensorChunkMax);
+    chunks += ChunkCount(static_cast<uint64_t>(count));
   }
   return {.change_bytes = bytes,
           .device_bytes = bytes + slots +
@@ -100,13 +89,8 @@ void LocalUpdater::Mark(Work work) {
 
 void LocalUpdater::CutChunks() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    const auto count = static_cast<int64_t>(tensors_[i].value.size());
-    for (int64_t at = 0; at < count; at += kTensorChunkMax) {
-      chunks_.push_back({.begin = static_cast<int64_t>(offsets_[i]) + at,
-                         .count = static_cast<int32_t>(
-                             std::min<int64_t>(kTensorChunkMax, count - at)),
-                         .momentum = tensors_[i].momentum.value_or(-1)});
-    }
+    AppendChunks(offsets_[i], tensors_[i].value.size(), tensors_[i].momentum,
+                 &chunks_);
   }
   found_.resize(chunks_.size());
 }

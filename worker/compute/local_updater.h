@@ -98,9 +98,6 @@ class LocalUpdater {
   size_t tensor_count() const { return tensors_.size(); }
 
  private:
-  // In floats, so that each tensor begins on a cache line; the last one is the
-  // end of all.
-  static std::vector<size_t> OffsetsOf(absl::Span<const int64_t> counts);
   float* SlotOf(size_t tensor, int slot) {
     return slots_.data() + slot * changes_.size() + offsets_[tensor];
   }

@@ -52,6 +52,7 @@ class ConstantExecutor final : public Executor {
   void UseLossScale(float) override {}
   OnDevice on_device() override { return {}; }
   void KeepOnDevice(bool) override {}
+  void TakeValuesOnDevice(bool) override {}
   void UseGradientListener(GradientListener*) override {}
   absl::Span<const std::vector<int>> gather_units() const override {
     return {};
