@@ -68,6 +68,9 @@ struct ExecutorPlan {
   // Likewise, of a worker in LOCAL that makes its own steps there: the values
   // that a round begins with, and the optimizer's state.
   int64_t local_bytes = 0;
+  // Likewise, of a worker that updates all parameters there: values and the
+  // optimizer's state.
+  int64_t update_bytes = 0;
   std::vector<PlannedTensor> tensors;      // largest first
   std::vector<PlannedOperator> operators;  // dearest first
   std::vector<PlannedLength> lengths;      // ascending; the rest is of the last
@@ -78,7 +81,7 @@ struct ExecutorPlan {
   // Of the memory that limits the batch: the GPU's, or the host's.
   int64_t memory_bytes() const {
     return parameter_bytes + gradient_bytes + arena_bytes() + staged_bytes +
-           local_bytes;
+           local_bytes + update_bytes;
   }
   int64_t host_bytes() const {
     return device.empty() ? memory_bytes() : parameter_bytes + gradient_bytes;

@@ -31,6 +31,7 @@
 #include "worker/job/compression_options.h"
 #include "worker/job/job_residuals.h"
 #include "worker/job/switching_exchange.h"
+#include "worker/job/update_place.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/evaluator_exchange.h"
 #include "worker/peers/group_exchange.h"
@@ -287,6 +288,56 @@ absl::StatusOr<JobExchange> MakeEvaluatorExchange(const PreparedJob& job,
   return exchange;
 }
 
+Strategy StrategyOf(const TrainingRegime& regime) {
+  switch (regime.strategy) {
+    case TrainingRegime::Strategy::kAllReduce:
+      return ALL_REDUCE;
+    case TrainingRegime::Strategy::kSharded:
+      return SHARDED;
+    case TrainingRegime::Strategy::kHybrid:
+      return HYBRID;
+    case TrainingRegime::Strategy::kParameterServer:
+      break;
+  }
+  return PARAMETER_SERVER;
+}
+
+// Where the GPU that computes gradients makes the updates; none: the processors
+// do, and a worker with a GPU says why.
+std::optional<DeviceTensors> ForUpdates(const PreparedJob& job,
+                                        const PeerExchange::Options& options,
+                                        const TrainingRegime& regime) {
+  Executor& executor = *job.executor;
+  const Executor::OnDevice on_device = executor.on_device();
+  if (on_device.stream == nullptr) return std::nullopt;
+  Device& device = on_device.stream->device();
+  const std::string why = WhyOnProcessors(
+      job.spec(),
+      {.strategy = StrategyOf(regime),
+       .wire_type = options.wire_type,
+       .compresses = options.compression.compressor.compression.any(),
+       .optimizer = options.update.optimizer.kind},
+      device);
+  if (!why.empty()) {
+    LogWarning("updates are made on the processors, which is slower")
+        .Job(job.assignment.job_id())
+        .Field("device", device.name())
+        .Field("why", why);
+    return std::nullopt;
+  }
+  DeviceTensors tensors = {.stream = on_device.stream,
+                           .values = on_device.values,
+                           .gradients = on_device.gradients,
+                           .sums = {},
+                           .take_values = [&executor](bool takes) {
+                             executor.TakeValuesOnDevice(takes);
+                           }};
+  for (size_t i = 0; i < job.training.parameters.size(); ++i) {
+    tensors.sums.push_back(executor.gradient(static_cast<int>(i)));
+  }
+  return tensors;
+}
+
 // The exchange of this rank in the group, by the last of the regimes.
 absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
     const PreparedJob& job, const JobProcess& process,
@@ -320,6 +371,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
   }
   options.start = std::move(start);
   options.go_on = GoOnOf(process);
+  options.on_device = ForUpdates(job, options, regimes.regimes().back());
   return PeerExchange::Create(std::move(options), std::move(blocks),
                               DenseTensorsOf(job), std::move(link));
 }

@@ -27,6 +27,7 @@
 #include "worker/embedding/job_rows.h"
 #include "worker/job/compression_options.h"
 #include "worker/job/prepared_job.h"
+#include "worker/job/update_place.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/group_exchange.h"
 #include "worker/peers/peer_exchange.h"
@@ -223,6 +224,14 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
   if (trains && !among_workers.empty()) {
     SYNCLINE_RETURN_IF_ERROR(
         PlanAmongWorkers(spec, among_workers, training, &plan));
+    if (options.device != nullptr) {
+      SYNCLINE_ASSIGN_OR_RETURN(const RegimeSchedule regimes,
+                                ReadRegimes(spec));
+      SYNCLINE_ASSIGN_OR_RETURN(
+          const uint64_t bytes,
+          UpdateBytesOn(gpu, spec, regimes, among_workers, training));
+      plan.executor.update_bytes = static_cast<int64_t>(bytes);
+    }
   }
   if (trains && HasGroups(spec)) {
     SYNCLINE_RETURN_IF_ERROR(PlanGroup(spec, training, &plan));

@@ -37,6 +37,7 @@
 #include "worker/embedding/job_rows.h"
 #include "worker/job/compression_options.h"
 #include "worker/job/job_residuals.h"
+#include "worker/job/update_place.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/start_files.h"
 
@@ -559,17 +560,33 @@ class Preparation {
     options.device = *device;
     job_.device_text = DeviceText(options);
     job_.is_on_gpu = options.device != nullptr;
+    const uint64_t update_bytes = UpdateBytes(options.device);
+    const auto describe_fit = [&](const absl::Status& failure,
+                                  uint64_t available) {
+      problems_.push_back(absl::StrCat(
+          "model: ", failure.message(), "; ",
+          DescribeFit(model_, job_.training, options,
+                      available - std::min(available, update_bytes))));
+    };
+    const uint64_t available = options.device == nullptr
+                                   ? AvailableMemoryBytes()
+                                   : options.device->FreeBytes();
     auto executor = Executor::Create(job_.model, job_.training, options);
     if (absl::IsResourceExhausted(executor.status())) {
-      return problems_.push_back(
-          absl::StrCat("model: ", executor.status().message(), "; ",
-                       DescribeFit(model_, job_.training, options,
-                                   options.device == nullptr
-                                       ? AvailableMemoryBytes()
-                                       : options.device->FreeBytes())));
+      return describe_fit(executor.status(), available);
     }
     if (!executor.ok()) return AddProblems("model", executor.status());
     job_.executor = *std::move(executor);
+    if (update_bytes > 0) {
+      Device& device = *options.device;
+      const absl::Status room = CheckMemoryFor(
+          absl::StrCat("values and the optimizer's state on ", device.name()),
+          update_bytes, [&device] { return device.FreeBytes(); });
+      if (!room.ok()) {
+        job_.executor.reset();
+        return describe_fit(room, device.FreeBytes());
+      }
+    }
     if (const std::string note = PrecisionNote(spec());
         job_.is_chief() && !note.empty()) {
       LogInfo("the job computes in 16 bits")
@@ -586,6 +603,17 @@ class Preparation {
     if (job_.trains() && problems_.empty()) {
       job_.kept = KeptAtStart(job_, options_.go_on);
     }
+  }
+
+  // What the rank's exchange takes of the device when it is made.
+  uint64_t UpdateBytes(Device* device) const {
+    if (device == nullptr || !job_.trains() || !ReducesAmongWorkers(spec())) {
+      return 0;
+    }
+    const Strategy strategies[] = {spec().strategy()};
+    const auto bytes =
+        UpdateBytesOn(*device, spec(), job_.regimes, strategies, job_.training);
+    return bytes.ok() ? *bytes : 0;  // the problem is said elsewhere
   }
 
   // The rank's exchange takes that memory when it is made.

@@ -98,6 +98,20 @@ std::vector<TensorSize> TensorSizesOf(const DenseTensors& tensors) {
   return sizes;
 }
 
+std::vector<DeviceUpdater::Block> DeviceBlocks(
+    const PeerExchange::Options& options, const BlockMap& map) {
+  std::vector<DeviceUpdater::Block> blocks;
+  for (const Block& block : map.blocks()) {
+    blocks.push_back({.tensor = block.tensor,
+                      .offset = static_cast<size_t>(block.offset),
+                      .count = static_cast<size_t>(block.count),
+                      .momentum = options.momenta.empty()
+                                      ? std::nullopt
+                                      : options.momenta[block.tensor]});
+  }
+  return blocks;
+}
+
 size_t IndexOf(ReductionStage stage) {
   return stage == ReductionStage::kTrust ? 1 : 0;
 }
@@ -146,6 +160,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> PeerExchange::Create(
                        std::move(tensors), std::move(link)));
   SYNCLINE_RETURN_IF_ERROR(
       exchange->reduction_.MakeResident(exchange->options_.go_on));
+  SYNCLINE_RETURN_IF_ERROR(exchange->UpdateOnDevice());
   exchange->OpenCheckpoints();
   if (exchange->checkpoints_ != nullptr) {
     SYNCLINE_RETURN_IF_ERROR(
@@ -207,6 +222,27 @@ PeerExchange::Memory PeerExchange::MemoryOf(const Options& options,
         update.optimizer, owned, options.checkpoints->copy_bytes));
   }
   return memory;
+}
+
+uint64_t PeerExchange::DeviceBytes(const Options& options, const BlockMap& map,
+                                   absl::Span<const int64_t> counts) {
+  return DeviceUpdater::DeviceBytes(options.update.optimizer, counts,
+                                    DeviceBlocks(options, map));
+}
+
+absl::Status PeerExchange::UpdateOnDevice() {
+  if (!options_.on_device.has_value()) return absl::OkStatus();
+  SYNCLINE_CHECK(options_.replicates && !narrows() && !compresses());
+  std::vector<int64_t> counts;
+  for (const absl::Span<float> values : tensors_.values) {
+    counts.push_back(static_cast<int64_t>(values.size()));
+  }
+  auto device = std::make_unique<DeviceUpdater>(
+      options_.update.optimizer, *options_.on_device, counts,
+      DeviceBlocks(options_, reduction_.map()));
+  SYNCLINE_RETURN_IF_ERROR(Annotate(device->Allocate(), label_));
+  reduction_.UpdateOn(std::move(device));
+  return absl::OkStatus();
 }
 
 PeerExchange::PeerExchange(Options options, BlockMap map,
@@ -430,6 +466,9 @@ void PeerExchange::BeginStep(const Step& step) {
   gradients_left_nanos_ = 0;
   heard_at_ = absl::InfinitePast();
   RoundTensors();
+  if (const absl::Status begun = reduction_.BeginOnDevice(); !begun.ok()) {
+    Fail(Annotate(begun, label_));
+  }
   // A rank that does not want the next step's values reads a cut there. Where
   // values are divided it is brought them behind the step.
   reduction_.Begin(clock_, step.pull || divides_values()
@@ -765,6 +804,7 @@ void PeerExchange::EndBackward(absl::Span<RowBatch* const>) {
   SYNCLINE_CHECK(is_open_);
   SendFacts();
   CompressAll();
+  reduction_.UseStream();
   if (gathers_ != nullptr) gathers_->Close();
   // Without a gradient no value is read any more.
   if (facts_.sample_count == 0) sent_.assign(sent_.size(), true);
@@ -777,6 +817,10 @@ absl::Status PeerExchange::Wait() {
   absl::Status status = AwaitAll([this] {
     return reduction_.done() && (gathers_ == nullptr || gathers_->all_here());
   });
+  if (status.ok()) {
+    reduction_.FinishOnDevice();
+    status = FetchFromDevice();
+  }
   if (status.ok() && compresses() && was_skipped(clock_)) {
     compressed_->Undo(clock_);
     if (compressed_sums_ != nullptr) compressed_sums_->Undo(clock_);
@@ -816,6 +860,21 @@ absl::Status PeerExchange::Wait() {
   finished_ = status.ok() && step_.finished;
   ++clock_;
   return status;
+}
+
+absl::Status PeerExchange::FetchFromDevice() {
+  if (!reduction_.is_on_device()) return absl::OkStatus();
+  absl::Status status;
+  if (SwitchBehindStep().has_value()) {
+    status = reduction_.FetchState(/*own_alone=*/false);
+  } else if (CheckpointCut() != 0) {
+    status = reduction_.FetchState(/*own_alone=*/true);
+  }
+  // Behind the last step they are exported; ps that train next go by them.
+  if (step_.finished || SwitchBehindStep().has_value()) {
+    status.Update(reduction_.FetchValues());
+  }
+  return Annotate(status, label_);
 }
 
 void PeerExchange::Pump() {

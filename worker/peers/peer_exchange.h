@@ -21,6 +21,7 @@
 #include "common/base/mutex.h"
 #include "common/update/dense_updater.h"
 #include "worker/client/transport/client_telemetry.h"
+#include "worker/compute/device_updater.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/exchange/parameter_exchange.h"
 #include "worker/exchange/residual_saver.h"
@@ -78,6 +79,12 @@ namespace syncline::worker {
 // the tensors have whole values from then until its next step. So they do from
 // the job's beginning until the first step.
 //
+// Updates on a GPU (Options::on_device, ALL_REDUCE). The sums go to the device
+// that computes gradients, which has all values and state, and updates them by
+// one launch; a step computes with what is there. The host gets values where a
+// cut is read, the evaluator wants them or the job ends, and the state of this
+// rank's blocks for a checkpoint, of all where the strategy changes.
+//
 // Memory, besides the executor's, of P parameters and n ranks: the state of
 // StepReduction (of all blocks, or P / n of them), the gradients of the other
 // ranks for the own blocks, (n - 1) P / n, and, with replicated state, the sums
@@ -119,6 +126,10 @@ class PeerExchange : public ParameterExchange {
     std::shared_ptr<const StartFiles> start = nullptr;
     // Takes the memory of the state; an error ends that. May be null.
     GoOnCheck go_on = nullptr;
+    // The device makes the updates, and has the state. None: the processors do.
+    // REQUIRES: `replicates`, float32 on the wire, no compression, and
+    // HasTensorUpdates of the device.
+    std::optional<DeviceTensors> on_device = {};
   };
 
   // `map` is OwnedBlocks of `tensors`. Takes all memory. Errors:
@@ -143,6 +154,9 @@ class PeerExchange : public ParameterExchange {
   };
   static Memory MemoryOf(const Options& options, const BlockMap& map,
                          uint32_t rank);
+  // Of the device, with on_device; `counts`: elements by tensor.
+  static uint64_t DeviceBytes(const Options& options, const BlockMap& map,
+                              absl::Span<const int64_t> counts);
 
   void Cancel(const absl::Status& reason) override;
   absl::Status Init(int64_t total_clocks) override;
@@ -241,6 +255,8 @@ class PeerExchange : public ParameterExchange {
   PeerExchange(Options options, BlockMap map, std::vector<Bucket> buckets,
                DenseTensors tensors, std::shared_ptr<PeerLink> link);
   void CompressSums();
+  // Errors: ResourceExhausted: the device has not as much; the device's.
+  absl::Status UpdateOnDevice();
   void MakeMessages();
   bool Owns(uint32_t bucket) const {
     return buckets()[bucket].owner == link_->rank();
@@ -305,6 +321,9 @@ class PeerExchange : public ParameterExchange {
   void ReceiveNarrowedValues(uint32_t bucket);
   // Such values that have come, to the tensors.
   void TakeNarrowedValues(uint32_t bucket);
+  // Behind the step: what the host reads of the device's updates. Errors: the
+  // device's.
+  absl::Status FetchFromDevice();
   // Rounds all values in the tensors to the wire type, if rounds_.
   void RoundTensors();
   // With frees_gradients: the tensor's gradient into the messages of its

@@ -252,7 +252,7 @@ absl::Status PeerExchange::PullCut(uint64_t cut_id, int64_t clock) {
   has_read_whole_ = true;
   if (divides_values()) return absl::OkStatus();
   reduction_.Show(StepReduction::Shown::kWhole);
-  return absl::OkStatus();
+  return Annotate(reduction_.FetchValues(), label_);
 }
 
 absl::Status PeerExchange::CheckCut(uint64_t cut_id, int64_t clock) const {
@@ -295,6 +295,7 @@ absl::Status PeerExchange::ServeEvaluator(int64_t clock) {
                                  static_cast<uint64_t>(total_clocks_));
   }
   evaluator_clock_ = -1;
+  SYNCLINE_RETURN_IF_ERROR(Annotate(reduction_.FetchValues(), label_));
   const uint32_t to = link_->evaluator();
   evaluator_head_ = {.layout_hash = evaluator_hash_,
                      .number = static_cast<uint64_t>(total_clocks_)};
@@ -543,6 +544,8 @@ std::optional<int64_t> PeerExchange::OwnClock() const {
 
 std::unique_ptr<CheckpointWriting> PeerExchange::SaveAlone(uint64_t cut_id) {
   const int64_t clock = *OwnClock();
+  const absl::Status fetched =
+      Annotate(reduction_.FetchState(/*own_alone=*/false), label_);
   // As the only rank of a group.
   PeerCheckpoints::Options options = checkpoints_->options();
   options.rank = 0;
@@ -557,10 +560,14 @@ std::unique_ptr<CheckpointWriting> PeerExchange::SaveAlone(uint64_t cut_id) {
   ShardStateHeader header = HeaderAt(clock, clock == total_clocks_);
   header.set_non_finite(reduction_.found() + found_before_);
   const auto parts = std::make_shared<PartsOfRanks>(1);
-  alone_->Begin(cut_id, clock, std::move(header),
-                [parts](absl::StatusOr<CheckpointWriting::Part> part) {
-                  parts->Set(0, std::move(part));
-                });
+  if (fetched.ok()) {
+    alone_->Begin(cut_id, clock, std::move(header),
+                  [parts](absl::StatusOr<CheckpointWriting::Part> part) {
+                    parts->Set(0, std::move(part));
+                  });
+  } else {
+    parts->Set(0, fetched);
+  }
   return std::make_unique<PeerCheckpointWriting>(
       cut_id, alone_->options(),
       std::vector<uint32_t>(count, alone_->options().PartOf(0)), parts);

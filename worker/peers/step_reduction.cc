@@ -127,6 +127,111 @@ void StepReduction::ShowBlock(uint32_t id, Shown shown) {
              values.size());
 }
 
+// --- Updates on a device ---
+
+void StepReduction::UpdateOn(std::unique_ptr<DeviceUpdater> device) {
+  SYNCLINE_CHECK(options_.replicates && !lamb_ &&
+                 options_.wire_type == ElementType::kFloat32 &&
+                 device->block_count() == map_.blocks().size());
+  device_ = std::move(device);
+  staged_.resize(map_.blocks().size());
+}
+
+absl::Status StepReduction::BeginOnDevice() {
+  if (device_ == nullptr) return absl::OkStatus();
+  has_stream_ = false;
+  if (!is_loaded_) {
+    device_updates_.clear();
+    for (uint32_t id = 0; id < local_.size(); ++id) {
+      device_updates_.push_back(updater_.updates(local_[id]));
+    }
+    SYNCLINE_RETURN_IF_ERROR(
+        device_->LoadState([this](uint32_t block, int array) {
+          return updater_.array(local_[block], array);
+        }));
+    is_loaded_ = true;
+  }
+  SYNCLINE_RETURN_IF_ERROR(device_->AwaitCopies());
+  device_->ShowValues();
+  device_->TakeValues(true);
+  return absl::OkStatus();
+}
+
+void StepReduction::UseStream() {
+  has_stream_ = true;
+  for (const uint32_t id : uncopied_) device_->CopySum(id);
+  uncopied_.clear();
+}
+
+void StepReduction::Stage(uint32_t bucket) {
+  for (const uint32_t id : buckets_[bucket].blocks) {
+    const uint64_t samples = SamplesOf(id);
+    if (samples == 0) continue;
+    staged_[id] = updater_.TakeSum(local_[id], samples, device_->sum(id).data(),
+                                   &scratch_);
+    Note(id);
+    if (staged_[id] == 0) continue;
+    has_staged_ = true;
+    uncopied_.push_back(id);
+  }
+  if (has_stream_) UseStream();
+  --unapplied_;
+}
+
+void StepReduction::FinishOnDevice() {
+  if (device_ == nullptr) return;
+  device_->TakeValues(false);
+  if (!has_staged_) return;
+  UseStream();
+  std::vector<DeviceUpdater::BlockStep> steps;
+  for (uint32_t id = 0; id < staged_.size(); ++id) {
+    const uint64_t samples = std::exchange(staged_[id], 0);
+    if (samples == 0) continue;
+    DeviceUpdater::BlockStep of = {
+        .block = id,
+        .step = std::nullopt,
+        .scale_of_mean = updater_.rule().GradientScale(samples, -1)};
+    if (options_.momenta.empty() ||
+        !options_.momenta[tensor_of_[id]].has_value()) {
+      of.step = updater_.rule().StepAt(clock_, samples, squared_norm_);
+      of.step->t = ++device_updates_[id];
+    }
+    steps.push_back(of);
+  }
+  device_->Update(steps);
+  has_staged_ = false;
+  has_own_state_ = false;
+  has_all_state_ = false;
+  has_values_ = false;
+}
+
+absl::Status StepReduction::FetchState(bool own_alone) {
+  if (own_alone ? has_own_state_ : has_all_state_) return absl::OkStatus();
+  const auto wants = [&](uint32_t block) {
+    return !own_alone || map_.blocks()[block].shard == options_.rank;
+  };
+  for (uint32_t id = 0; id < local_.size(); ++id) {
+    if (!wants(id)) continue;
+    WillChange(id);
+    updater_.SetUpdates(local_[id], device_updates_[id]);
+  }
+  SYNCLINE_RETURN_IF_ERROR(
+      device_->ReadState([&](uint32_t block, int array) -> absl::Span<float> {
+        if (!wants(block)) return {};
+        return updater_.mutable_array(local_[block], array);
+      }));
+  has_own_state_ = true;
+  has_all_state_ = !own_alone;
+  return absl::OkStatus();
+}
+
+absl::Status StepReduction::FetchValues() {
+  if (has_values_) return absl::OkStatus();
+  SYNCLINE_RETURN_IF_ERROR(device_->ReadValues(tensors_.values));
+  has_values_ = true;
+  return absl::OkStatus();
+}
+
 // --- One step ---
 
 void StepReduction::Begin(int64_t clock, Shown shown) {
@@ -446,6 +551,7 @@ void StepReduction::ComputeLamb(uint32_t block) {
 }
 
 void StepReduction::Apply(uint32_t bucket) {
+  if (device_ != nullptr) return Stage(bucket);
   changed_ = true;
   for (const uint32_t id : buckets_[bucket].blocks) {
     const Block& block = map_.blocks()[id];
@@ -508,7 +614,7 @@ bool StepReduction::done() const {
 std::optional<int64_t> StepReduction::state_clock() const {
   if (clock_ < 0) return std::nullopt;
   // Nothing of a step that is skipped is awaited.
-  if (done() || skipped_) return clock_ + 1;
+  if ((done() && !has_staged_) || skipped_) return clock_ + 1;
   return changed_ ? std::nullopt : std::optional<int64_t>(clock_);
 }
 

@@ -17,6 +17,7 @@
 #include "common/update/float_source.h"
 #include "common/update/reduction_round.h"
 #include "common/wire/block_map.h"
+#include "worker/compute/device_updater.h"
 #include "worker/exchange/dense_tensors.h"
 #include "worker/peers/block_owners.h"
 
@@ -50,6 +51,10 @@ struct StepFacts {
 // steps compute with. The state is never rounded, and sums travel whole unless
 // they are replaced (ReplaceSums). So the bits are those of a ps with the same
 // wire type.
+//
+// Updates on a device (UpdateOn): sums are made here, and go there when all of
+// them are known; the state is there, and updater() has that of the latest
+// FetchState. FinishOnDevice makes the step's update when done() is true.
 //
 // Pure: no clock, thread or socket. Thread-compatible. The values of a tensor
 // are written only after the gradients of all ranks for the block have come,
@@ -114,6 +119,12 @@ class StepReduction {
     may_change_ = std::move(may_change);
   }
 
+  // The device makes all updates, in place of updater(). Before the first
+  // Begin. REQUIRES: replicated, float32 on the wire, an optimizer that the
+  // device has.
+  void UpdateOn(std::unique_ptr<DeviceUpdater> device);
+  bool is_on_device() const { return device_ != nullptr; }
+
   // --- In place of Init, for a state that was saved between two steps ---
 
   void SetTotalClocks(int64_t total_clocks);
@@ -147,6 +158,9 @@ class StepReduction {
   // REQUIRES: done(), or the first. `shown`: how the step's values go to the
   // tensors; a step that is skipped writes none.
   void Begin(int64_t clock, Shown shown = Shown::kAsSent);
+  // On a device, before Begin: the step computes with the values there. Errors:
+  // the device's.
+  absl::Status BeginOnDevice();
   // Once for each rank, this one included, before its gradients.
   void OnFacts(uint32_t rank, const StepFacts& facts);
   // This rank's gradients of a bucket that it owns, where they lie.
@@ -168,6 +182,12 @@ class StepReduction {
   // long as nothing more is heard.
   std::optional<Outgoing> Next();
   bool done() const;
+  // Until the next Begin nobody else puts work into the device's stream: sums
+  // go there as they come.
+  void UseStream();
+  // When done(): makes the update of the step, if it is on a device. Errors are
+  // those of the next call that waits for the device.
+  void FinishOnDevice();
   // Nothing can go on: a gradient is not finite, and the job fails then.
   const absl::Status& status() const { return status_; }
 
@@ -197,6 +217,14 @@ class StepReduction {
   // The whole values of a bucket, in its payload's order. REQUIRES: replicated.
   std::vector<absl::Span<const float>> ValuesOf(uint32_t bucket) const;
 
+  // --- On a device: what the host reads. Else these do nothing ---
+
+  // updater() has the state of the blocks that this rank owns, or of all.
+  // Calls OnChange's for them. Errors: the device's.
+  absl::Status FetchState(bool own_alone);
+  // The tensors have the values. Errors: the device's.
+  absl::Status FetchValues();
+
   // --- Of all steps ---
 
   // "the gradient of rank 1 (worker:1 at ...)": why the step is not done.
@@ -218,7 +246,8 @@ class StepReduction {
   }
   bool replicates() const { return options_.replicates; }
   const BlockMap& map() const { return map_; }
-  // The state of the blocks that this rank updates.
+  // The state of the blocks that this rank updates; where a device does, that
+  // of the latest FetchState.
   const DenseUpdater& updater() const { return updater_; }
   // A block's index in it. REQUIRES: this rank updates the block.
   uint32_t local(uint32_t block) const { return local_[block]; }
@@ -261,6 +290,8 @@ class StepReduction {
   void ConcludeTrust();
   void ComputeLamb(uint32_t block);
   void Apply(uint32_t bucket);
+  // Apply of an update on the device: its sums.
+  void Stage(uint32_t bucket);
   void Drop();
   void WillChange(uint32_t block) {
     if (before_change_ != nullptr) before_change_(local_[block]);
@@ -293,6 +324,20 @@ class StepReduction {
       replace_sum_;
   absl::Status status_;
   Shown shown_ = Shown::kWhole;  // in the tensors
+
+  // Where a device makes the updates; else null.
+  std::unique_ptr<DeviceUpdater> device_;
+  bool is_loaded_ = false;  // the state is there
+  bool has_stream_ = false;
+  // By block, of the open step: samples in the sum that waits for the update;
+  // 0: there is none.
+  std::vector<uint64_t> staged_;
+  std::vector<uint32_t> uncopied_;  // of these
+  bool has_staged_ = false;
+  std::vector<int64_t> device_updates_;  // by block, as DenseUpdater::updates
+  bool has_own_state_ = true;            // updater() has the device's
+  bool has_all_state_ = true;
+  bool has_values_ = true;  // the tensors have them
 
   // Of the open step.
   int64_t clock_ = -1;

@@ -74,6 +74,9 @@ std::vector<Line> LinesOfGpu(const ExecutorPlan& executor) {
   if (executor.local_bytes > 0) {
     lines.push_back({"local steps", executor.local_bytes});
   }
+  if (executor.update_bytes > 0) {
+    lines.push_back({"updates", executor.update_bytes});
+  }
   lines.push_back({"total", executor.device_bytes()});
   return lines;
 }
@@ -99,6 +102,7 @@ absl::string_view Explain(absl::string_view name) {
       {"messages", "on their way, at most"},
       {"compression", "residuals, and one compressed gradient"},
       {"local steps", "what a round begins with, and the optimizer's state"},
+      {"updates", "values and the optimizer's state"},
       {"round values", "that a round of local steps begins with"},
       {"updated values", "of the rank's own blocks, or of all"},
       {"waiting gradients", "of other workers, and sums, at most"},

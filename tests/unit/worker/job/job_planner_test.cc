@@ -153,6 +153,36 @@ TEST(JobPlannerTest, LocalStepsOnAGpuArePlanned) {
   EXPECT_EQ(nesterov.slot_bytes, nesterov.round_bytes);
 }
 
+// By ALL_REDUCE a GPU with kernels for the optimizer has values and state; by
+// the other ways the processors have them.
+TEST(JobPlannerTest, UpdatesOnAGpuArePlanned) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_resources()->set_device(ResourcesSpec::CUDA);
+  spec.mutable_resources()->set_workers(2);
+  const auto update_bytes_of = [&](Strategy strategy, WireType wire_type,
+                                   OptimizerSpec::Kind kind) {
+    spec.set_strategy(strategy);
+    spec.set_wire_type(wire_type);
+    spec.mutable_optimizer()->set_kind(kind);
+    const AssignedJob assigned = AssignToOne(spec, MlpModel(784, 512, 10));
+    const auto plan = PlanWorker(assigned.assignment.spec(), assigned.model,
+                                 assigned.training);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (!plan.ok()) return int64_t{-1};
+    EXPECT_GE(plan->executor.device_bytes(), plan->executor.update_bytes);
+    return plan->executor.update_bytes;
+  };
+  const int64_t sgd =
+      update_bytes_of(ALL_REDUCE, WIRE_FLOAT32, OptimizerSpec::SGD);
+  const int64_t adam =
+      update_bytes_of(ALL_REDUCE, WIRE_FLOAT32, OptimizerSpec::ADAM);
+  EXPECT_NEAR(static_cast<double>(sgd), 4.0 * (784 + 11) * 512, 4096);
+  EXPECT_NEAR(static_cast<double>(adam), 3.0 * static_cast<double>(sgd), 8192);
+  EXPECT_EQ(update_bytes_of(ALL_REDUCE, WIRE_FLOAT32, OptimizerSpec::LAMB), 0);
+  EXPECT_EQ(update_bytes_of(ALL_REDUCE, WIRE_BFLOAT16, OptimizerSpec::ADAM), 0);
+  EXPECT_EQ(update_bytes_of(SHARDED, WIRE_FLOAT32, OptimizerSpec::ADAM), 0);
+}
+
 // Besides the executor: the values that a round begins with, and Adam's state.
 TEST(JobPlannerTest, LocalStepsArePlanned) {
   JobSpec spec = DigitsJob();

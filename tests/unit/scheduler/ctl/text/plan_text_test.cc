@@ -128,6 +128,12 @@ Its GPU, besides CUDA's own some 0.5 GiB
   local steps             4.0 MiB  what a round begins with, and the optimizer's state
   total                   5.1 MiB
 )"));
+  report.plan.worker.executor.local_bytes = 0;
+  report.plan.worker.executor.update_bytes = 4 << 20;
+  EXPECT_THAT(PlanText(report), HasSubstr(R"(
+  updates                 4.0 MiB  values and the optimizer's state
+  total                   5.1 MiB
+)"));
 }
 
 TEST(PlanTextTest, NamesTheBucketsOfLengths) {

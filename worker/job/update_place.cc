@@ -1,0 +1,75 @@
+#include "worker/job/update_place.h"
+
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/job/local_rules.h"
+#include "common/update/update_spec.h"
+#include "common/wire/block_map.h"
+#include "common/wire/wire_element_type.h"
+#include "worker/compute/tensor_updates.h"
+#include "worker/job/prepared_job.h"
+#include "worker/peers/block_owners.h"
+#include "worker/peers/peer_exchange.h"
+
+namespace syncline::worker {
+
+std::string WhyOnProcessors(const JobSpec& spec, const UpdateRule& rule,
+                            Device& device) {
+  if (rule.strategy == SHARDED) {
+    return "strategy: SHARDED: owners send the values that they update from "
+           "memory of the host; ALL_REDUCE updates on the GPU";
+  }
+  if (IsLocal(spec)) {
+    return "consistency.mode: LOCAL: a round's steps are the GPU's, and its "
+           "change is applied once for all of them";
+  }
+  if (rule.wire_type != ElementType::kFloat32) {
+    return "wire_type: values are rounded to 16 bits where the host has them; "
+           "FLOAT32 updates on the GPU";
+  }
+  if (rule.compresses) {
+    return "compression: what is kept back is in memory of the host";
+  }
+  if (!HasTensorUpdates(device, rule.optimizer)) {
+    return absl::StrCat(
+        "optimizer.kind: ", OptimizerSpec::Kind_Name(spec.optimizer().kind()),
+        " has no kernel there; SGD, MOMENTUM, ADAM and ADAMW "
+        "have");
+  }
+  return "";
+}
+
+absl::StatusOr<uint64_t> UpdateBytesOn(Device& device, const JobSpec& spec,
+                                       const RegimeSchedule& regimes,
+                                       absl::Span<const Strategy> strategies,
+                                       const TrainingGraph& training) {
+  SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
+                            ReadUpdate(spec, regimes));
+  UpdateRule rule = {.wire_type = ElementTypeOf(spec.wire_type()),
+                     .compresses = regimes.regimes()[0].compression.any(),
+                     .optimizer = update.optimizer.kind};
+  // A rule of the job may lead back from 16 bits.
+  if (absl::c_any_of(spec.regimes(), [](const RegimeRule& of) {
+        return of.then().wire_type() != WIRE_TYPE_UNSPECIFIED;
+      })) {
+    rule.wire_type = ElementType::kFloat32;
+  }
+  const bool any = absl::c_any_of(strategies, [&](Strategy strategy) {
+    rule.strategy = strategy;
+    return WhyOnProcessors(spec, rule, device).empty();
+  });
+  if (!any) return 0;
+  const std::vector<TensorSize> sizes = TensorSizesOf(training);
+  SYNCLINE_ASSIGN_OR_RETURN(const BlockMap map,
+                            OwnedBlocks(sizes, spec.resources().workers()));
+  std::vector<int64_t> counts;
+  for (const TensorSize& size : sizes) counts.push_back(size.element_count);
+  PeerExchange::Options options;
+  options.update = update;
+  return PeerExchange::DeviceBytes(options, map, counts);
+}
+
+}  // namespace syncline::worker
