@@ -44,7 +44,6 @@ namespace {
 
 // Kubernetes kills after 30 s by default.
 constexpr absl::Duration kDrainLimit = absl::Seconds(10);
-constexpr absl::Duration kDrainWatchdog = absl::Seconds(20);
 constexpr int kMallocArenas = 4;
 // A connection for each member and each client, and files beside them.
 constexpr uint64_t kOpenFilesLow = 4096;
@@ -511,7 +510,7 @@ int Daemon::AwaitExit(const std::function<bool()>& busy) {
   UpdateHealth();
   drain_deadline_ = MonotonicNow() + kDrainLimit;
   watchdog_ = std::make_unique<PeriodicTask>(
-      "drain-watchdog", kDrainWatchdog, [this, code] {
+      "drain-watchdog", options_.cut_off_after, [this, code] {
         LogError("the process did not end in time; it is cut off");
         if (cut_off_ != nullptr) cut_off_();
         _exit(code);

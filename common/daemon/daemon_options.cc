@@ -55,6 +55,7 @@ struct Flags {
   std::optional<double> orphan_seconds;
   bool validate_only = false;
   std::vector<std::string> faults;
+  double cut_off_seconds = 20;
   std::string data_root;
   bool data_outside_root = false;
   std::string work_dir;
@@ -189,6 +190,9 @@ void AddCommonFlags(CLI::App* app, Flags* flags) {
                 "them, and exit");
   // For tests, so not in --help: no group, no line there.
   app->add_option("--fault", flags->faults)->group("");
+  app->add_option("--cut-off-seconds", flags->cut_off_seconds)
+      ->check(CLI::PositiveNumber)
+      ->group("");
 }
 
 void AddMemberFlags(CLI::App* app, Flags* flags) {
@@ -619,6 +623,7 @@ class Resolver {
           return entry.task.kind == TaskKind::kEvaluator;
         });
     options_.validate_only = flags_.validate_only;
+    options_.cut_off_after = absl::Seconds(flags_.cut_off_seconds);
     for (const std::string& text : flags_.faults) {
       const absl::StatusOr<Fault> fault = ParseFault(text);
       if (fault.ok()) {

@@ -61,6 +61,9 @@ struct DaemonOptions {
   int exit_with_parent = 0;  // the parent's process id; 0: go on without
   bool validate_only = false;
   std::vector<Fault> faults;  // for tests
+  // A process that was told to end and has not after this is cut off. Another
+  // for tests.
+  absl::Duration cut_off_after = absl::Seconds(20);
 
   // Ps and worker. How long a lost scheduler is waited for; and where the
   // cluster ends with its scheduler.

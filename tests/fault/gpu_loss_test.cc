@@ -1,8 +1,9 @@
 // Goal: a GPU that fails in a step costs its job, with the operator's name, or
 // an attempt of it where the job has `restart`; the worker executes itself anew
 // and serves the next job, with nothing left of the process before; one whose
-// GPU fails again without a step between ends. Method: real processes, the
-// worker's with an emulated GPU that fails at the n-th launch.
+// GPU fails again without a step between ends; one whose GPU does not let it go
+// is cut off, and executes itself anew all the same. Method: real processes,
+// the worker's with an emulated GPU that fails at the n-th launch.
 
 #include <csignal>
 #include <cstdint>
@@ -211,6 +212,28 @@ TEST_F(GpuLossOfOneTest, TheOthersGoOnWhereTheJobAllowsIt) {
               AllOf(HasSubstr("worker 0 "), HasSubstr("running: operator "),
                     HasSubstr("the job goes on with 1 worker")));
   ASSERT_OK(cluster_.WaitForFreeMembers(3, kPatience));
+}
+
+// The calls that give the GPU's memory back do not return.
+TEST_F(GpuLossTest, AWorkerWhoseGpuHangsIsCutOffAndStartsAnew) {
+  ASSERT_OK(cluster_.Start());
+  cluster_.daemon("chief-0").Signal(SIGKILL);
+  ASSERT_TRUE(cluster_.daemon("chief-0").WaitUntil(absl::Now() + kPatience));
+  ASSERT_NO_FATAL_FAILURE(FailAt("hang 300"));
+  ASSERT_OK(cluster_.StartDaemon("chief-0", {"--cut-off-seconds=2"}));
+  ASSERT_OK(cluster_.WaitForFreeMembers(2, kPatience));
+  ASSERT_NO_FATAL_FAILURE(FailNoMore());
+  ASSERT_OK_AND_ASSIGN(worker_, Worker());
+  const Member before = worker_;
+  ASSERT_OK_AND_ASSIGN(const JobStatus failed, EndOf(Job(200)));
+  EXPECT_EQ(failed.state(), FAILED);
+  EXPECT_EQ(failed.exit_code(), kExitRetryable) << ReasonOf(failed);
+  ASSERT_NO_FATAL_FAILURE(AwaitNext(before));
+  EXPECT_EQ(worker_.pid(), before.pid());
+  EXPECT_THAT(cluster_.LogOf("chief-0"),
+              HasSubstr("the process did not end in time; it is cut off"));
+  ASSERT_OK_AND_ASSIGN(const JobStatus next, EndOf(Job(20)));
+  EXPECT_EQ(next.state(), SUCCEEDED) << ReasonOf(next);
 }
 
 TEST_F(GpuLossTest, AGpuThatMakesNoStepAnyMoreEndsTheWorker) {

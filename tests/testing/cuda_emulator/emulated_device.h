@@ -76,12 +76,14 @@ class EmulatedDevice : public cuda::LibraryDevice {
   absl::Status status() const;
   void Report(std::string what);
 
+ protected:
+  void Free(void* data, size_t bytes, bool is_pinned) override;
+
  private:
   // The memory that all of the range lies in, and where; otherwise there is a
   // report.
   EmulatedMemory* Find(absl::string_view what, const void* at, size_t bytes,
                        size_t* begin);
-  void Free(void* data, size_t bytes, bool is_pinned) override;
 
   const uint64_t memory_bytes_;
   absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn_ = nullptr;

@@ -1,8 +1,9 @@
 // The GPU of a worker process of tests, in place of CUDA's: emulated_gpu_worker
 // is syncline-worker with it. Where the variable SYNCLINE_EMULATED_GPU_FAILURE
 // names a file, the GPU fails at the launch of the number in it, counted from
-// the start of the process, or, where the file says "prepare", when a job is
-// prepared.
+// the start of the process, and where the file has "hang" before the number,
+// calls to it do not return from then on; or, where the file says "prepare", it
+// fails when a job is prepared.
 
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +12,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "common/system/file.h"
 #include "tests/testing/cuda_emulator/emulated_device.h"
 #include "worker/device/cuda_gpus.h"
@@ -28,6 +31,15 @@ class FailsInPreparation : public testing::EmulatedDevice {
   }
 };
 
+// As a driver does that has lost its GPU: what gives memory back hangs.
+class HangsOnceItHasFailed : public testing::EmulatedDevice {
+ protected:
+  void Free(void* data, size_t bytes, bool is_pinned) override {
+    if (!status().ok()) absl::SleepFor(absl::InfiniteDuration());
+    EmulatedDevice::Free(data, bytes, is_pinned);
+  }
+};
+
 }  // namespace
 
 // Its convolutions are kernels of this program.
@@ -40,9 +52,16 @@ GpuSource CudaGpus(CudaConvolutions) {
             if (text.ok() && *text == "prepare") {
               return std::make_unique<FailsInPreparation>();
             }
-            auto device = std::make_unique<testing::EmulatedDevice>();
+            absl::string_view moment = text.ok() ? *text : "";
+            const bool hangs = absl::ConsumePrefix(&moment, "hang ");
+            std::unique_ptr<testing::EmulatedDevice> device;
+            if (hangs) {
+              device = std::make_unique<HangsOnceItHasFailed>();
+            } else {
+              device = std::make_unique<testing::EmulatedDevice>();
+            }
             int64_t launch = 0;
-            if (text.ok() && absl::SimpleAtoi(*text, &launch)) {
+            if (absl::SimpleAtoi(moment, &launch)) {
               device->FailAt(launch);
             }
             return device;
