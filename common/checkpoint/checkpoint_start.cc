@@ -1,5 +1,7 @@
 #include "common/checkpoint/checkpoint_start.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
@@ -13,6 +15,12 @@ bool TakesValuesOnly(const JobAssignment& assignment) {
   const CheckpointInfo& from = assignment.start_from();
   return start.weights_only() && start.checkpoint() == from.path() &&
          start.manifest_crc32c() == from.manifest_crc32c();
+}
+
+absl::Duration StartDiskWaitMax(const JobSpec& spec) {
+  const double step = spec.limits().step_timeout_seconds();
+  return step > 0 ? std::min(absl::Minutes(1), absl::Seconds(step))
+                  : absl::Minutes(1);
 }
 
 absl::Status CheckStart(const CheckpointManifest& manifest, uint32_t crc32c,

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 
@@ -16,6 +17,11 @@ namespace syncline {
 // job names with StartSpec.weights_only. A later attempt starts from one of the
 // job's own.
 bool TakesValuesOnly(const JobAssignment& assignment);
+
+// For how long a member that begins with a checkpoint waits for one call of its
+// disk, before it says that the disk hangs and does not begin: a minute, and
+// the job's step timeout at most.
+absl::Duration StartDiskWaitMax(const JobSpec& spec);
 
 // OK if the manifest, whose file has this checksum, is that of start_from, and
 // the job can take over its values at its clock. Errors: FailedPrecondition: it

@@ -38,7 +38,33 @@ absl::Status DiskError(int error_number, absl::string_view verb,
   return AsCheckpointDiskError(FileError(error_number, verb, path));
 }
 
+// Reads at `at` what the disk gives; 0: the end.
+absl::StatusOr<size_t> ReadAt(const FileDescriptor& file,
+                              const std::string& path, uint64_t at,
+                              size_t bytes, char* out) {
+  ssize_t got = 0;
+  do {
+    got = pread(file.get(), out, bytes, static_cast<off_t>(at));
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return DiskError(errno, "read", path);
+  return static_cast<size_t>(got);
+}
+
 }  // namespace
+
+absl::Status AwaitDisk(DiskThread* disk,
+                       const std::function<absl::Status()>& go_on,
+                       absl::Duration wait_max,
+                       absl::FunctionRef<std::string()> what) {
+  const absl::Time deadline = MonotonicNow() + wait_max;
+  while (true) {
+    if (go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on());
+    const std::optional<absl::Status> made =
+        disk->Await(std::min(deadline, MonotonicNow() + kAskPeriod));
+    if (made.has_value()) return *made;
+    if (MonotonicNow() >= deadline) return absl::UnavailableError(what());
+  }
+}
 
 // --- Sink --------------------------------------------------------------------
 
@@ -144,19 +170,11 @@ absl::Status StateFileSink::Flush() {
 }
 
 absl::Status StateFileSink::AwaitDisk() {
-  const absl::Time deadline = MonotonicNow() + piece_wait_max_;
-  while (true) {
-    if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
-    const absl::Time now = MonotonicNow();
-    const std::optional<absl::Status> taken =
-        disk_->Await(std::min(deadline, now + kAskPeriod));
-    if (taken.has_value()) return *taken;
-    if (MonotonicNow() >= deadline) {
-      return absl::UnavailableError(absl::StrCat(
-          file_->path, ": the disk hangs: it has not taken ", piece_->size(),
-          " bytes in ", absl::FormatDuration(piece_wait_max_)));
-    }
-  }
+  return syncline::AwaitDisk(disk_, go_on_, piece_wait_max_, [this] {
+    return absl::StrCat(file_->path, ": the disk hangs: it has not taken ",
+                        piece_->size(), " bytes in ",
+                        absl::FormatDuration(piece_wait_max_));
+  });
 }
 
 absl::Status StateFileSink::Finish() {
@@ -170,17 +188,27 @@ absl::Status StateFileSink::Finish() {
 absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::Open(
     const std::string& path, uint64_t bytes, uint32_t crc32c,
     std::function<absl::Status()> go_on) {
-  return OpenFile(path, bytes, crc32c, std::move(go_on));
+  return Make(path, bytes, crc32c, std::move(go_on), std::nullopt);
+}
+
+absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenWatched(
+    const std::string& path, uint64_t bytes, uint32_t crc32c,
+    std::function<absl::Status()> go_on, absl::Duration wait_max) {
+  return Make(path, bytes, crc32c, std::move(go_on), wait_max);
 }
 
 absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenUnlisted(
     const std::string& path, std::function<absl::Status()> go_on) {
-  return OpenFile(path, std::nullopt, std::nullopt, std::move(go_on));
+  return Make(path, std::nullopt, std::nullopt, std::move(go_on), std::nullopt);
 }
 
-absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenFile(
-    const std::string& path, std::optional<uint64_t> bytes,
-    std::optional<uint32_t> crc32c, std::function<absl::Status()> go_on) {
+struct StateFileSource::Opened {
+  std::shared_ptr<const FileDescriptor> descriptor;
+  uint64_t bytes = 0;
+};
+
+absl::StatusOr<StateFileSource::Opened> StateFileSource::OpenFile(
+    const std::string& path, std::optional<uint64_t> bytes) {
   FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid()) return FileError(errno, "read", path);
   struct stat info;
@@ -192,16 +220,48 @@ absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenFile(
                                             " were written"));
   }
   posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  return absl::WrapUnique(new StateFileSource(path, std::move(file), size,
-                                              crc32c, std::move(go_on)));
+  return Opened{std::make_shared<const FileDescriptor>(std::move(file)), size};
 }
 
-StateFileSource::StateFileSource(const std::string& path, FileDescriptor file,
-                                 uint64_t bytes, std::optional<uint32_t> crc32c,
+absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::Make(
+    const std::string& path, std::optional<uint64_t> bytes,
+    std::optional<uint32_t> crc32c, std::function<absl::Status()> go_on,
+    std::optional<absl::Duration> wait_max) {
+  Opened opened;
+  std::unique_ptr<DiskThread> disk;
+  if (wait_max.has_value()) {
+    disk = std::make_unique<DiskThread>("read-disk");
+    const auto file = std::make_shared<Opened>();
+    disk->Begin([file, path, bytes]() -> absl::Status {
+      SYNCLINE_ASSIGN_OR_RETURN(*file, OpenFile(path, bytes));
+      return absl::OkStatus();
+    });
+    SYNCLINE_RETURN_IF_ERROR(AwaitDisk(disk.get(), go_on, *wait_max, [&] {
+      return absl::StrCat(path,
+                          ": the disk hangs: it has not opened the file "
+                          "in ",
+                          absl::FormatDuration(*wait_max));
+    }));
+    opened = *file;
+  } else {
+    SYNCLINE_ASSIGN_OR_RETURN(opened, OpenFile(path, bytes));
+  }
+  auto source = absl::WrapUnique(
+      new StateFileSource(path, std::move(opened), crc32c, std::move(go_on)));
+  if (disk != nullptr) {
+    source->wait_max_ = *wait_max;
+    source->piece_ = std::make_shared<std::string>();
+    source->disk_ = std::move(disk);
+  }
+  return source;
+}
+
+StateFileSource::StateFileSource(const std::string& path, Opened file,
+                                 std::optional<uint32_t> crc32c,
                                  std::function<absl::Status()> go_on)
     : path_(path),
-      file_(std::move(file)),
-      bytes_(bytes),
+      file_(std::move(file.descriptor)),
+      bytes_(file.bytes),
       crc32c_(crc32c),
       go_on_(std::move(go_on)) {}
 
@@ -210,13 +270,32 @@ absl::StatusOr<size_t> StateFileSource::ReadSome(size_t bytes, char* out) {
     if (go_on_ != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on_());
     ask_at_ = at_ + kReadBytes;
   }
-  ssize_t got = 0;
-  do {
-    got = pread(file_.get(), out, bytes, static_cast<off_t>(at_));
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) return DiskError(errno, "read", path_);
-  at_ += static_cast<uint64_t>(got);
-  return static_cast<size_t>(got);
+  size_t got = 0;
+  if (disk_ != nullptr) {
+    SYNCLINE_ASSIGN_OR_RETURN(got, ReadWatched(bytes, out));
+  } else {
+    SYNCLINE_ASSIGN_OR_RETURN(got, ReadAt(*file_, path_, at_, bytes, out));
+  }
+  at_ += got;
+  return got;
+}
+
+absl::StatusOr<size_t> StateFileSource::ReadWatched(size_t bytes, char* out) {
+  bytes = std::min(bytes, kReadBytes);
+  disk_->Begin([file = file_, piece = piece_, path = path_, at = at_,
+                bytes]() -> absl::Status {
+    piece->resize(bytes);
+    SYNCLINE_ASSIGN_OR_RETURN(const size_t got,
+                              ReadAt(*file, path, at, bytes, piece->data()));
+    piece->resize(got);
+    return absl::OkStatus();
+  });
+  SYNCLINE_RETURN_IF_ERROR(AwaitDisk(disk_.get(), go_on_, wait_max_, [&] {
+    return absl::StrCat(path_, ": the disk hangs: it has not given ", bytes,
+                        " bytes in ", absl::FormatDuration(wait_max_));
+  }));
+  std::memcpy(out, piece_->data(), piece_->size());
+  return piece_->size();
 }
 
 absl::StatusOr<size_t> StateFileSource::Read(size_t bytes, char* out) {
@@ -259,7 +338,9 @@ absl::StatusOr<std::unique_ptr<ShardStateSource>> StateFileSource::OpenOlder(
     uint64_t cut_id, uint64_t bytes, uint32_t crc32c) const {
   SYNCLINE_ASSIGN_OR_RETURN(
       std::unique_ptr<StateFileSource> older,
-      Open(OlderStateFile(path_, cut_id), bytes, crc32c, go_on_));
+      Make(OlderStateFile(path_, cut_id), bytes, crc32c, go_on_,
+           disk_ != nullptr ? std::optional<absl::Duration>(wait_max_)
+                            : std::nullopt));
   return older;
 }
 

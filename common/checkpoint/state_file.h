@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -94,6 +95,12 @@ class StateFileSource final : public ShardStateSource {
   static absl::StatusOr<std::unique_ptr<StateFileSource>> Open(
       const std::string& path, uint64_t bytes, uint32_t crc32c,
       std::function<absl::Status()> go_on = nullptr);
+  // The same, but that a disk which makes one call for `wait_max` hangs, which
+  // is an error, Unavailable; calls are then left behind. While the disk makes
+  // one, `go_on` is asked ten times a second. Bytes are copied once more.
+  static absl::StatusOr<std::unique_ptr<StateFileSource>> OpenWatched(
+      const std::string& path, uint64_t bytes, uint32_t crc32c,
+      std::function<absl::Status()> go_on, absl::Duration wait_max);
   // One of which nobody knows them: its records are checked as ever, and that
   // nothing follows the last one.
   static absl::StatusOr<std::unique_ptr<StateFileSource>> OpenUnlisted(
@@ -110,19 +117,27 @@ class StateFileSource final : public ShardStateSource {
   std::string name() const override { return path_; }
 
  private:
+  // The file as it was opened.
+  struct Opened;
   // `bytes`: those that it must have; none: any number.
-  static absl::StatusOr<std::unique_ptr<StateFileSource>> OpenFile(
+  static absl::StatusOr<Opened> OpenFile(const std::string& path,
+                                         std::optional<uint64_t> bytes);
+  // `wait_max`: as OpenWatched; none: whoever reads waits for the disk.
+  static absl::StatusOr<std::unique_ptr<StateFileSource>> Make(
       const std::string& path, std::optional<uint64_t> bytes,
-      std::optional<uint32_t> crc32c, std::function<absl::Status()> go_on);
-  StateFileSource(const std::string& path, FileDescriptor file, uint64_t bytes,
+      std::optional<uint32_t> crc32c, std::function<absl::Status()> go_on,
+      std::optional<absl::Duration> wait_max);
+  StateFileSource(const std::string& path, Opened file,
                   std::optional<uint32_t> crc32c,
                   std::function<absl::Status()> go_on);
+  // By the disk's thread.
+  absl::StatusOr<size_t> ReadWatched(size_t bytes, char* out);
   // Reads at at_ what the disk gives, fewer than `bytes` if it likes; 0: the
   // end.
   absl::StatusOr<size_t> ReadSome(size_t bytes, char* out);
 
   const std::string path_;
-  const FileDescriptor file_;
+  const std::shared_ptr<const FileDescriptor> file_;  // calls' left behind, too
   const uint64_t bytes_;
   const std::optional<uint32_t> crc32c_;  // none: not known
   const std::function<absl::Status()> go_on_;
@@ -130,7 +145,19 @@ class StateFileSource final : public ShardStateSource {
   uint64_t ask_at_ = 0;  // in the file
   std::string buffer_;   // for small reads
   size_t used_ = 0;      // of it
+  // Where the disk is watched.
+  absl::Duration wait_max_;
+  std::shared_ptr<std::string> piece_;
+  std::unique_ptr<DiskThread> disk_;
 };
+
+// Waits until the call that `disk` was given last is made. `go_on` is asked ten
+// times a second; it may be null. Errors: the call's; those of `go_on`;
+// Unavailable: `wait_max` is over, with what() as the reason.
+absl::Status AwaitDisk(DiskThread* disk,
+                       const std::function<absl::Status()>& go_on,
+                       absl::Duration wait_max,
+                       absl::FunctionRef<std::string()> what);
 
 }  // namespace syncline
 

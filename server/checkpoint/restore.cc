@@ -78,11 +78,10 @@ std::string FolderBelow(const std::string& own_dir,
   return is_own || assignment.tenant().empty() ? own : "";
 }
 
-}  // namespace
-
-absl::StatusOr<ShardStarts> StartsFromCheckpoint(
-    const JobAssignment& assignment, uint32_t ps_rank, const GoOnCheck& go_on,
-    const std::string& own_dir) {
+// StartsFromCheckpoint, but that it waits for a disk that hangs.
+absl::StatusOr<ShardStarts> ReadStarts(const JobAssignment& assignment,
+                                       uint32_t ps_rank, const GoOnCheck& go_on,
+                                       const std::string& own_dir) {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kRestoreBegin));
   const std::string path = assignment.start_from().path();
   const std::string own = FolderBelow(own_dir, assignment);
@@ -131,8 +130,10 @@ absl::StatusOr<ShardStarts> StartsFromCheckpoint(
       files[shard].push_back({i, std::move(file)});
     }
   }
+  const absl::Duration wait_max = StartDiskWaitMax(assignment.spec());
   return ShardStarts([manifest = *manifest, files, same, values_only, label,
-                      go_on](uint32_t shard) -> absl::StatusOr<ShardStart> {
+                      go_on,
+                      wait_max](uint32_t shard) -> absl::StatusOr<ShardStart> {
     ShardStart start;
     start.options = {.passes_over_others = true,
                      .with_counts = same || shard == 0,
@@ -141,8 +142,8 @@ absl::StatusOr<ShardStarts> StartsFromCheckpoint(
     for (const NeededFile& file : files[shard]) {
       const CheckpointManifest::Shard& of =
           manifest.shards(static_cast<int>(file.shard));
-      auto source =
-          StateFileSource::Open(file.path, of.bytes(), of.crc32c(), go_on);
+      auto source = StateFileSource::OpenWatched(file.path, of.bytes(),
+                                                 of.crc32c(), go_on, wait_max);
       if (!source.ok()) {
         return Annotate(WithFileTrouble(source.status()),
                         absl::StrCat(label, ": for shard ", shard));
@@ -151,6 +152,34 @@ absl::StatusOr<ShardStarts> StartsFromCheckpoint(
     }
     return start;
   });
+}
+
+}  // namespace
+
+absl::StatusOr<ShardStarts> StartsFromCheckpoint(
+    const JobAssignment& assignment, uint32_t ps_rank, const GoOnCheck& go_on,
+    const std::string& own_dir) {
+  using Starts = absl::StatusOr<ShardStarts>;
+  const absl::Duration wait_max = StartDiskWaitMax(assignment.spec());
+  DiskThread disk("restore-disk");
+  // The call may be left behind.
+  const auto starts = std::make_shared<Starts>(absl::UnknownError(""));
+  disk.Begin([assignment, ps_rank, go_on, own_dir, starts] {
+    *starts = ReadStarts(assignment, ps_rank, go_on, own_dir);
+    return absl::OkStatus();
+  });
+  const std::string label =
+      absl::StrCat(JobLabel(assignment, ps_rank), ": checkpoint ",
+                   assignment.start_from().path());
+  const absl::Status seen = AwaitDisk(&disk, go_on, wait_max, [&] {
+    return absl::StrCat("the disk hangs: it has not shown the files in ",
+                        absl::FormatDuration(wait_max));
+  });
+  if (absl::IsUnavailable(seen)) {
+    return Annotate(WithFileTrouble(seen), label);
+  }
+  SYNCLINE_RETURN_IF_ERROR(seen);
+  return std::move(*starts);
 }
 
 }  // namespace syncline::ps

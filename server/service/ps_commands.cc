@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/incarnation.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 #include "common/checkpoint/checkpoint_search.h"
 #include "common/job/orphaned_job.h"
 #include "common/system/job_logs.h"
@@ -115,6 +116,9 @@ absl::Status PsCommands::Open(const JobAssignment& assignment) {
     const auto go_on = [&] { return CheckNotStopped(assignment.job_id()); };
     SYNCLINE_RETURN_IF_ERROR(go_on());
     if (assignment.has_start_from()) {
+      SendActivity(assignment,
+                   absl::StrCat("reading the checkpoint in ",
+                                Utf8Text(assignment.start_from().path())));
       SYNCLINE_ASSIGN_OR_RETURN(
           const ShardStarts starts,
           StartsFromCheckpoint(assignment, ps.rank(), go_on, checkpoint_dir_));
@@ -127,13 +131,24 @@ absl::Status PsCommands::Open(const JobAssignment& assignment) {
                    ") is not among the ps of the job"));
 }
 
+void PsCommands::SendActivity(const JobAssignment& assignment,
+                              const std::string& activity) const {
+  DaemonMessage message;
+  WorkerReport* const report = message.mutable_report();
+  report->set_job_id(assignment.job_id());
+  report->set_attempt(assignment.attempt());
+  report->set_activity(activity);
+  send_(std::move(message));
+}
+
 void PsCommands::Prepare(const JobAssignment& assignment) {
   SetJobTrace(assignment.job_id(), assignment.trace_id());
   const absl::Status opened = Open(assignment);
   DaemonMessage message;
   message.mutable_prepared()->set_job_id(assignment.job_id());
   message.mutable_prepared()->set_attempt(assignment.attempt());
-  if (assignment.has_start_from()) {
+  // A disk that hangs would hang here, too.
+  if (assignment.has_start_from() && !absl::IsUnavailable(opened)) {
     for (FoundCheckpoint& found :
          FindInsteadOfStart(assignment, checkpoint_dir_)) {
       *message.mutable_prepared()->add_found() = std::move(found);

@@ -20,7 +20,8 @@ namespace syncline::ps {
 // opening of its job that is under way or waits before it, so that the stop is
 // answered soon. Thread-safe.
 //
-//   PrepareJob -> OpenJob, or RestoreJob from JobAssignment.start_from
+//   PrepareJob -> OpenJob, or WorkerReport.activity, and RestoreJob from
+//                 JobAssignment.start_from
 //                          -> JobPrepared, with the problem if there is one
 //   StopJob    -> CloseJob -> JobDone{released}, also for a job it has not;
 //                 before it the last PsReport, which stays after the job
@@ -43,6 +44,9 @@ class PsCommands {
   // Errors: Cancelled: a stop of the job waits for the thread.
   absl::Status CheckNotStopped(const std::string& job_id);
   absl::Status Open(const JobAssignment& assignment);
+  // What this ps does while others wait for it, for people.
+  void SendActivity(const JobAssignment& assignment,
+                    const std::string& activity) const;
   void Prepare(const JobAssignment& assignment);
   void Stop(const StopJob& stop);
   void TakeWorkerOut(const RemoveWorker& remove);

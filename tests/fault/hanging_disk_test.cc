@@ -54,6 +54,42 @@ class HangingDiskTest : public FaultFixture {
   }
 };
 
+// A restore whose disk hangs ends by its own limit, by the ps' name, which
+// `synctl why` has while it lasts; the ps stays in the cluster.
+TEST_F(HangingDiskTest, ARestoreEndsByItsOwnLimit) {
+  JobSpec job = Undisturbed();
+  job.mutable_limits()->set_step_timeout_seconds(5);
+  job.mutable_restart()->set_max(1);
+  job.mutable_checkpoint()->set_directory(cluster_.dir().File("restored"));
+  ASSERT_OK_AND_ASSIGN(const std::string saved, Submit(job));
+  ASSERT_OK(EndOf(saved, {}).status());
+  ASSERT_OK_AND_ASSIGN(const JobStatus made, cluster_.Get(saved));
+  ASSERT_GT(made.checkpoints_size(), 0);
+
+  ASSERT_NO_FATAL_FAILURE(
+      Restart("ps-0", {"--fault=restore.begin:1:hang:600"}));
+  ASSERT_OK_AND_ASSIGN(
+      const std::string id,
+      cluster_.Submit(WriteJob(cluster_.dir(), job, MlpModel(784, 16, 10)),
+                      {"--from", made.checkpoints(0).path()}));
+  EXPECT_TRUE(Eventually(kPatience, [&] {
+    const auto why = cluster_.Synctl({"why", id});
+    return why.ok() &&
+           absl::StrContains(why->out, "reading the checkpoint in") &&
+           absl::StrContains(why->out, "ps 0 at ");
+  }));
+  ASSERT_OK_AND_ASSIGN(const JobStatus end, cluster_.WaitForEnd(id, kPatience));
+  EXPECT_EQ(end.state(), FAILED);
+  const std::string& reason = end.transitions().rbegin()->reason();
+  EXPECT_TRUE(absl::StrContains(reason, "ps 0 at ")) << reason;
+  EXPECT_TRUE(absl::StrContains(
+      reason, "the disk hangs: it has not shown the files in 5s"))
+      << reason;
+  ASSERT_OK(cluster_.WaitForFreeMembers(kMembers, kPatience));
+  EXPECT_FALSE(
+      absl::StrContains(cluster_.LogOf("scheduler"), "did not release"));
+}
+
 TEST_F(HangingDiskTest, APsIsFreeForTheNextJob) {
   TrainTwice("ps-0", "checkpoint.sync", Undisturbed());
 }

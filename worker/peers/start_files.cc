@@ -165,7 +165,8 @@ absl::StatusOr<StartFiles::Counts> StartFiles::ReadFiles(
     const std::string path = PathOf(of);
     SYNCLINE_ASSIGN_OR_RETURN(
         const std::unique_ptr<StateFileSource> file,
-        StateFileSource::Open(path, of.bytes(), of.crc32c(), go_on));
+        StateFileSource::OpenWatched(path, of.bytes(), of.crc32c(), go_on,
+                                     StartDiskWaitMax(assignment_.spec())));
     ShardStateReader reader(file.get());
     SYNCLINE_ASSIGN_OR_RETURN(ShardStateReader::Record record, reader.Next());
     ShardStateHeader header;

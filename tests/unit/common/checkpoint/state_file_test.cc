@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/crc32c.h"
@@ -268,6 +269,55 @@ TEST(StateFileTest, ADiskThatHangsIsLeft) {
     while (read(reader.get(), some.data(), some.size()) > 0) continue;
     return !std::filesystem::exists(path);
   }));
+}
+
+TEST(StateFileTest, AFileOfADiskThatIsWatchedIsTheSame) {
+  const TempDir dir;
+  const std::string all = Bulk();
+  const std::string path = dir.Write("state", all);
+  for (const size_t piece : {size_t{100}, size_t{4096}, size_t{9 << 20}}) {
+    auto source = StateFileSource::OpenWatched(path, all.size(), Crc32c(all),
+                                               nullptr, absl::Minutes(1));
+    ASSERT_OK(source.status());
+    const auto read = ReadAll(source->get(), piece);
+    ASSERT_OK(read.status());
+    EXPECT_TRUE(*read == all) << piece;
+    EXPECT_OK((*source)->CheckWhole(Crc32c(all)));
+  }
+  EXPECT_EQ(StateFileSource::OpenWatched(path, all.size() - 1, 0, nullptr,
+                                         absl::Minutes(1))
+                .status()
+                .code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(StateFileSource::OpenWatched(dir.File("none"), 1, 0, nullptr,
+                                         absl::Minutes(1))
+                .status()
+                .code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(StateFileTest, ACallThatHangsIsLeft) {
+  const auto goes_on = std::make_shared<absl::Notification>();
+  const auto hang = [goes_on] {
+    goes_on->WaitForNotification();
+    return absl::OkStatus();
+  };
+  const auto what = [] { return std::string("the disk hangs"); };
+  DiskThread first("disk");
+  first.Begin(hang);
+  EXPECT_EQ(AwaitDisk(&first, nullptr, absl::Milliseconds(20), what),
+            absl::UnavailableError("the disk hangs"));
+  // Whoever is told to stop stops before that.
+  DiskThread second("disk");
+  second.Begin(hang);
+  int asked = 0;
+  const auto stop = [&] {
+    return ++asked < 3 ? absl::OkStatus() : absl::CancelledError("stop");
+  };
+  EXPECT_EQ(AwaitDisk(&second, stop, absl::Hours(1), what),
+            absl::CancelledError("stop"));
+  goes_on->Notify();
+  EXPECT_OK(AwaitDisk(&second, nullptr, absl::Minutes(1), what));
 }
 
 TEST(StateFileTest, AReaderThatIsToldToStopStops) {

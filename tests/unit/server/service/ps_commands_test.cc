@@ -198,8 +198,11 @@ TEST_F(PsCommandsTest, ACheckpointThatIsNotThereIsUnseen) {
       ->set_path("/is/not/mounted");
   Run({prepare});
   EXPECT_TRUE(server_.calls.empty());
-  ASSERT_EQ(answers_.size(), 1u);
-  EXPECT_THAT(answers_[0].prepared().problems(),
+  ASSERT_EQ(answers_.size(), 2u);
+  EXPECT_EQ(answers_[0].report().job_id(), "j-1");
+  EXPECT_EQ(answers_[0].report().activity(),
+            "reading the checkpoint in /is/not/mounted");
+  EXPECT_THAT(answers_[1].prepared().problems(),
               ElementsAre(HasSubstr(absl::StrCat(
                   ": checkpoint /is/not/mounted: ", kUnseenCheckpoint, ": "))));
 }
@@ -227,8 +230,8 @@ TEST_F(PsCommandsTest, WhatIsThereInsteadOfACheckpointIsTold) {
       WriteManifest(path, *EncodeManifest(MakeManifest(*assignment, parts)))
           .ok());
   Run({prepare});
-  ASSERT_EQ(answers_.size(), 1u);
-  const JobPrepared& answer = answers_[0].prepared();
+  ASSERT_EQ(answers_.size(), 2u);
+  const JobPrepared& answer = answers_[1].prepared();
   EXPECT_THAT(answer.problems(), ElementsAre(HasSubstr(kDeletedCheckpoint)));
   ASSERT_EQ(answer.found_size(), 1);
   EXPECT_EQ(answer.found(0).checkpoint().path(), path);
