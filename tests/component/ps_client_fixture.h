@@ -56,6 +56,8 @@ class FakeShard {
   }
   // Sets what answers say of skipped clocks; by default none was.
   void SaySkippedThrough(int64_t clock) { skipped_through_ = clock; }
+  // Sets the checkpoint whose cut answers say was passed; by default none.
+  void SayCheckpointCut(uint64_t cut) { checkpoint_cut_ = cut; }
   // Sets the time that answers claim to have waited; by default none.
   void ClaimToHaveWaited(double seconds) { claimed_wait_ = seconds; }
   // PushPulls stay in the queue until Take.
@@ -212,6 +214,7 @@ class FakeShard {
     PullResponse response;
     response.mutable_header()->set_waited_seconds(claimed_wait_);
     response.mutable_header()->set_skipped_through(skipped_through_);
+    response.mutable_header()->set_checkpoint_cut(checkpoint_cut_);
     for (const uint32_t id : pull.blocks()) {
       response.mutable_header()->add_blocks(id);
       const std::vector<float>& values = values_[id];
@@ -227,6 +230,7 @@ class FakeShard {
   std::atomic<bool> untaken_{false};
   std::atomic<double> claimed_wait_{0};
   std::atomic<int64_t> skipped_through_{0};
+  std::atomic<uint64_t> checkpoint_cut_{0};
   Mutex mu_;
   CondVar changed_;
   bool hold_pulls_ ABSL_GUARDED_BY(mu_) = false;

@@ -24,6 +24,7 @@ using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 TEST_F(PsClientTest, MovesGradientsOutAndValuesBack) {
@@ -311,6 +312,47 @@ TEST_F(PsClientTest, ACutThatTellsOfASkippedStepUndoesIt) {
               absl::OkStatus());
     client_.reset();
     EXPECT_THAT(compressor.residual(0), Each(0));
+  }
+}
+
+// Remembers what is saved: cut and clock.
+class NotingSaver : public worker::ResidualSaver {
+ public:
+  void Save(uint64_t cut_id, int64_t clock,
+            const worker::GradientCompressor&) override {
+    saved.emplace_back(cut_id, clock);
+  }
+  std::vector<std::pair<uint64_t, int64_t>> saved;
+};
+
+// The routing may change between a checkpoint's cut and the next step, whose
+// client then is another one; that may be given the step before it once more.
+TEST_F(PsClientTest, ResidualsOfACheckpointOutliveAChangeOfTheRouting) {
+  for (const bool repeats_the_step : {false, true}) {
+    const auto saver = std::make_shared<NotingSaver>();
+    worker::PsClient::Options options = Compressing(
+        {.compression = {.kind = GradientCompression::Kind::kTopK}});
+    options.residuals = saver;
+    const auto set_up = [&] {
+      client_.reset();
+      shards_.clear();
+      SetUpCluster({3000, 70}, 1, options);
+    };
+    set_up();
+    ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+    ASSERT_EQ(RunStep(0), absl::OkStatus());
+    shards_[0]->SayCheckpointCut(77);
+    ASSERT_EQ(RunStep(1), absl::OkStatus());
+    EXPECT_THAT(saver->saved, IsEmpty()) << "the next step has not begun";
+    set_up();
+    ASSERT_EQ(client_->Init(kClocks), absl::OkStatus());
+    if (repeats_the_step) {
+      ASSERT_EQ(RunStep(1), absl::OkStatus());
+      EXPECT_THAT(saver->saved, IsEmpty());
+    }
+    ASSERT_EQ(RunStep(2), absl::OkStatus());
+    ASSERT_EQ(RunStep(3), absl::OkStatus());
+    EXPECT_THAT(saver->saved, ElementsAre(Pair(77, 2))) << "once";
   }
 }
 

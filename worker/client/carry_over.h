@@ -26,6 +26,14 @@ struct CarryOver {
   // With the residuals; null: the job has compressed nothing yet. Messages hold
   // on to it.
   std::shared_ptr<GradientCompressor> compressor;
+  // The checkpoint whose cut the rank has passed behind step `behind`, so that
+  // what the compressor keeps belongs to it until a later step begins. 0: none,
+  // or that is saved.
+  struct PassedCheckpoint {
+    uint64_t cut = 0;
+    int64_t behind = -1;
+  };
+  PassedCheckpoint passed;
 };
 
 }  // namespace syncline::worker

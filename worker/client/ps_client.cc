@@ -104,6 +104,8 @@ PsClient::PsClient(const Options& options, BlockMap map, DenseTensors tensors)
   SYNCLINE_CHECK(options.ps.size() == map_.shard_count());
 }
 
+PsClient::~PsClient() { NotePassedCheckpoint(); }
+
 CutCalls::Options PsClient::CutOptions() const {
   return {.job_id = options_.job_id,
           .shards = ShardsWithPart(options_, map_),
@@ -247,7 +249,7 @@ absl::StatusOr<RegimeSchedule> PsClient::FollowRegimes(int64_t clock) {
 std::unique_ptr<CheckpointWriting> PsClient::OpenCheckpoint(uint64_t cut_id) {
   CheckpointCalls::Options options;
   options.cut_id = cuts_.WireId(cut_id);
-  checkpoint_cut_ = options.cut_id;
+  carry_over_->passed = {.cut = options.cut_id, .behind = begun_};
   options.job_id = options_.job_id;
   options.own_folders = options_.own_checkpoint_folders;
   for (uint32_t shard = 0; shard < map_.shard_count(); ++shard) {
@@ -266,14 +268,25 @@ void PsClient::BeginStep(const Step& step) {
   step_.Begin(step);
   regime_ = regimes_.At(step.clock);
   FollowCompression();
+  begun_ = step.clock;
   answers_.BeginStep();
   held_.clear();
   dense_.BeginStep(PullsChanges());
 }
 
+void PsClient::NotePassedCheckpoint() {
+  const uint64_t cut = answers_.CheckpointCut();
+  if (cut > carry_over_->passed.cut) {
+    carry_over_->passed = {.cut = cut, .behind = begun_};
+  }
+}
+
 void PsClient::SaveResiduals(int64_t clock) {
-  const uint64_t cut =
-      std::max(answers_.CheckpointCut(), std::exchange(checkpoint_cut_, 0));
+  NotePassedCheckpoint();
+  // The same step again, which the next client is given where the routing has
+  // changed: the cut is behind it.
+  if (clock <= carry_over_->passed.behind) return;
+  const uint64_t cut = std::exchange(carry_over_->passed, {}).cut;
   if (cut == 0 || options_.residuals == nullptr || compressor() == nullptr ||
       !regimes_.At(clock).sync()) {
     return;

@@ -129,6 +129,7 @@ class PsClient : public ParameterExchange {
   // are, if they lie in a gradient region. REQUIRES: one peer per shard of
   // `map`, spans as long as their tensors.
   PsClient(const Options& options, BlockMap map, DenseTensors tensors);
+  ~PsClient() override;
 
   void Cancel(const absl::Status& reason) override;
   absl::Status Init(int64_t total_clocks) override;
@@ -232,6 +233,9 @@ class PsClient : public ParameterExchange {
   absl::Status ClipBefore();
   // Residuals are as before a step of which nothing was applied.
   void UndoSkippedStep();
+  // Answers may have told of a checkpoint's cut; the next step may be another
+  // client's.
+  void NotePassedCheckpoint();
   // Saves residuals where a checkpoint is cut in front of step `clock`.
   void SaveResiduals(int64_t clock);
   CutCalls::Options CutOptions() const;
@@ -255,7 +259,7 @@ class PsClient : public ParameterExchange {
   // they may have others.
   std::optional<int64_t> values_of_;
   const std::shared_ptr<CarryOver> carry_over_;
-  uint64_t checkpoint_cut_ = 0;  // OpenCheckpoint's, until the next step
+  int64_t begun_ = -1;  // the latest step's clock
   RegimeSchedule regimes_;
   TrainingRegime regime_;  // of the open step
   AnswerLog answers_;
