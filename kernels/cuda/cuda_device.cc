@@ -147,22 +147,14 @@ class CudaTimer : public Timer {
   }
 
   void Start(Stream& stream) override {
-    const cudaStream_t queue = cuda::CudaStreamOf(stream);
-    // Events of work that is captured have no time, and asking for it is an
-    // error.
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    errors_.Note(cudaStreamIsCapturing(queue, &capture), "query a stream");
-    is_measured_ = capture == cudaStreamCaptureStatusNone;
-    if (!is_measured_) return;
-    errors_.Note(cudaEventRecord(begin_, queue), "record an event");
+    errors_.Note(cudaEventRecord(begin_, cuda::CudaStreamOf(stream)),
+                 "record an event");
   }
   void Stop(Stream& stream) override {
-    if (!is_measured_) return;
     errors_.Note(cudaEventRecord(end_, cuda::CudaStreamOf(stream)),
                  "record an event");
   }
   std::optional<double> Seconds() override {
-    if (!is_measured_) return std::nullopt;
     float milliseconds = 0;
     const cudaError_t state = cudaEventElapsedTime(&milliseconds, begin_, end_);
     if (state == cudaErrorNotReady) return std::nullopt;
@@ -175,7 +167,31 @@ class CudaTimer : public Timer {
   const cudaEvent_t begin_;
   const cudaEvent_t end_;
   FirstError& errors_;
-  bool is_measured_ = false;
+};
+
+class CudaGraph : public DeviceGraph {
+ public:
+  // `last_mark`: cuda::ProgressMark::EndGraph's. `copied`: by a launch.
+  CudaGraph(int number, cudaGraphExec_t graph, uint64_t last_mark,
+            DeviceMeter::CopiedBytes copied, FirstError* errors)
+      : number_(number),
+        graph_(graph),
+        last_mark_(last_mark),
+        copied_(copied),
+        errors_(*errors) {}
+  ~CudaGraph() override {
+    errors_.Note(cudaSetDevice(number_), "set the device");
+    errors_.Note(cudaGraphExecDestroy(graph_), "destroy a graph");
+  }
+
+  void Launch(Stream& stream) override;
+
+ private:
+  const int number_;
+  const cudaGraphExec_t graph_;
+  const uint64_t last_mark_;
+  const DeviceMeter::CopiedBytes copied_;
+  FirstError& errors_;
 };
 
 class CudaStream : public cuda::LibraryStream {
@@ -195,14 +211,12 @@ class CudaStream : public cuda::LibraryStream {
 
   Device& device() override { return device_; }
   void CopyToDevice(void* to, const void* from, size_t bytes) override {
-    copies_.Begin(*this, DeviceMeter::kToDevice, bytes);
+    const CountedCopy counted(this, DeviceMeter::kToDevice, bytes);
     Copy(to, from, bytes, cudaMemcpyHostToDevice, "copy to the device");
-    copies_.End(*this);
   }
   void CopyToHost(void* to, const void* from, size_t bytes) override {
-    copies_.Begin(*this, DeviceMeter::kToHost, bytes);
+    const CountedCopy counted(this, DeviceMeter::kToHost, bytes);
     Copy(to, from, bytes, cudaMemcpyDeviceToHost, "copy to the host");
-    copies_.End(*this);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
     if (to == from) return;
@@ -210,12 +224,12 @@ class CudaStream : public cuda::LibraryStream {
   }
   void Clear(void* to, size_t bytes) override {
     if (bytes == 0) return;
-    errors_.Note(cudaMemsetAsync(to, 0, bytes, get()), "clear");
+    Note(cudaMemsetAsync(to, 0, bytes, get()), "clear");
   }
   void Wait(Event& event) override {
-    errors_.Note(
-        cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get(), 0),
-        "wait for an event in a stream");
+    Enter();
+    Note(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get(), 0),
+         "wait for an event in a stream");
   }
   absl::Status Synchronize() override {
     Enter();
@@ -239,6 +253,44 @@ class CudaStream : public cuda::LibraryStream {
     if (mark_.has_value()) mark_->Set(number);
   }
 
+  absl::Status BeginGraph() override {
+    Enter();
+    // Of this thread's calls alone: other threads go on as they do.
+    const cudaError_t error =
+        cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+    if (error != cudaSuccess) return NotKept("begin a graph", error);
+    kept_.emplace();
+    if (mark_.has_value()) mark_->BeginGraph();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndGraph() override {
+    Enter();
+    const Kept kept = *std::exchange(kept_, std::nullopt);
+    const uint64_t last_mark = mark_.has_value() ? mark_->EndGraph() : 0;
+    cudaGraph_t work = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(stream_, &work);
+    if (!kept.status.ok() || ended != cudaSuccess) {
+      if (work != nullptr) cudaGraphDestroy(work);
+      cudaGetLastError();  // It is no error of what follows.
+      return kept.status.ok() ? NotKept("end a graph", ended) : kept.status;
+    }
+    cudaGraphExec_t graph = nullptr;
+    const cudaError_t made = cudaGraphInstantiate(&graph, work, 0);
+    const cudaError_t destroyed = cudaGraphDestroy(work);
+    if (made != cudaSuccess) return NotKept("make a graph", made);
+    auto made_graph = std::make_unique<CudaGraph>(number_, graph, last_mark,
+                                                  kept.copied, &errors_);
+    if (destroyed != cudaSuccess) return NotKept("free a graph", destroyed);
+    return made_graph;
+  }
+  void Launch(cudaGraphExec_t graph, uint64_t last_mark,
+              const DeviceMeter::CopiedBytes& copied) {
+    Enter();
+    errors_.NoteLaunch(cudaGraphLaunch(graph, stream_), "a graph of work");
+    copies_.Count(copied);
+    if (mark_.has_value()) mark_->Continue(last_mark);
+  }
+
   // For what is queued now. CUDA's calls of this thread are then for this
   // stream's device.
   cudaStream_t get() {
@@ -252,25 +304,61 @@ class CudaStream : public cuda::LibraryStream {
   }
   void* ForLibraries() override { return get(); }
   void NoteLibraryCall(const char* what) override {
-    errors_.NoteLaunch(cudaSuccess, what);
+    NoteLaunch(cudaSuccess, what);
   }
   void NoteLaunch(cudaError_t error, const char* kernel) {
-    if (is_marking_) return errors_.Note(error, "launch a mark");
+    if (is_marking_) return Note(error, "launch a mark");
+    if (kept_.has_value()) return Note(error, kernel);
     errors_.NoteLaunch(error, kernel);
   }
   double* partial_sums() { return partial_sums_.as<double>(); }
 
  private:
+  // Work that is being kept.
+  struct Kept {
+    absl::Status status;  // the first error
+    DeviceMeter::CopiedBytes copied{};
+  };
+  // A copy between the host and the device, for as long as it is queued. One
+  // that is kept counts whenever its graph is launched.
+  class CountedCopy {
+   public:
+    CountedCopy(CudaStream* stream, DeviceMeter::Direction direction,
+                size_t bytes)
+        : stream_(*stream) {
+      if (stream_.kept_.has_value()) {
+        stream_.kept_->copied[direction] += bytes;
+      } else {
+        stream_.copies_.Begin(stream_, direction, bytes);
+      }
+    }
+    ~CountedCopy() { stream_.copies_.End(stream_); }
+
+   private:
+    CudaStream& stream_;
+  };
+
   void Enter() { errors_.Note(cudaSetDevice(number_), "set the device"); }
   // Null: the device has failed, which is kept.
   std::unique_ptr<Timer> MakeTimer() {
     absl::StatusOr<std::unique_ptr<Timer>> timer = device_.MakeTimer();
     return timer.ok() ? *std::move(timer) : nullptr;
   }
+  // What cannot be kept is no error of the device: the same work may still be
+  // queued. A device that has failed says so again then.
+  static absl::Status NotKept(const char* what, cudaError_t error) {
+    cudaGetLastError();  // It is no error of what follows.
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, ": ", Describe(error)));
+  }
+  void Note(cudaError_t error, const char* what) {
+    if (!kept_.has_value()) return errors_.Note(error, what);
+    if (error != cudaSuccess) kept_->status.Update(NotKept(what, error));
+  }
   void Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
             const char* what) {
     if (bytes == 0) return;
-    errors_.Note(cudaMemcpyAsync(to, from, bytes, kind, get()), what);
+    Note(cudaMemcpyAsync(to, from, bytes, kind, get()), what);
   }
 
   cuda::LibraryDevice& device_;
@@ -283,17 +371,24 @@ class CudaStream : public cuda::LibraryStream {
   DeviceMemory mark_memory_;
   std::optional<cuda::ProgressMark> mark_;
   bool is_marking_ = false;
+  std::optional<Kept> kept_;  // from BeginGraph to EndGraph
 };
+
+void CudaGraph::Launch(Stream& stream) {
+  static_cast<CudaStream&>(stream).Launch(graph_, last_mark_, copied_);
+}
 
 class CudaDevice : public cuda::LibraryDevice {
  public:
   // `cudnn`: null or an error, as CudnnOf says.
   CudaDevice(int number, Description description,
-             absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn)
+             absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn,
+             bool has_graphs)
       : number_(number),
         name_(absl::StrCat("cuda:", number)),
         description_(std::move(description)),
         cudnn_(std::move(cudnn)),
+        has_graphs_(has_graphs),
         errors_(name_) {}
   ~CudaDevice() override { Enter(); }  // what it has belongs to the GPU
 
@@ -308,6 +403,7 @@ class CudaDevice : public cuda::LibraryDevice {
     return CudaComputesIn(op_type, type);
   }
   bool is_host() const override { return false; }
+  bool has_graphs() const override { return has_graphs_; }
 
   // CUDA's calls are for the device that their thread has set.
   void Enter() override {
@@ -407,6 +503,7 @@ class CudaDevice : public cuda::LibraryDevice {
   const std::string name_;
   const Description description_;
   const absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn_;
+  const bool has_graphs_;
   std::atomic<bool> takes_tf32_ = false;
   FirstError errors_;
 };
@@ -467,7 +564,7 @@ int CountCudaDevices() {
 }
 
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(
-    int number, CudaConvolutions convolutions) {
+    int number, CudaConvolutions convolutions, bool has_graphs) {
   const std::string name = absl::StrCat("cuda:", number);
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -503,7 +600,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(
   absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn =
       OpenCudnn(convolutions, &description);
   return std::make_unique<CudaDevice>(number, std::move(description),
-                                      std::move(cudnn));
+                                      std::move(cudnn), has_graphs);
 }
 
 }  // namespace syncline
@@ -514,7 +611,8 @@ namespace syncline {
 
 int CountCudaDevices() { return 0; }
 
-absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int, CudaConvolutions) {
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int, CudaConvolutions,
+                                                       bool) {
   return absl::UnimplementedError(
       "this program was built without CUDA: there was no nvcc");
 }

@@ -20,7 +20,8 @@ enum class CudaConvolutions {
   kOwn,  // kernels of this program: slower, and they need no library
 };
 
-// GPU `number` of this machine, "cuda:<number>". Its errors are Internal and
+// GPU `number` of this machine, "cuda:<number>", which keeps work as graphs if
+// `has_graphs`. Its errors are Internal and
 // name the device, what CUDA says, the marked work that was running
 // (Stream::Mark) and the kernel that was launched last: after most of them CUDA
 // does nothing more for this process. Thread-safe.
@@ -28,7 +29,8 @@ enum class CudaConvolutions {
 // driver is too old, or the GPU is older than compute capability 8.0, for which
 // no kernels are built; Unimplemented: this program was built without CUDA.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(
-    int number, CudaConvolutions convolutions = CudaConvolutions::kCudnn);
+    int number, CudaConvolutions convolutions = CudaConvolutions::kCudnn,
+    bool has_graphs = true);
 
 }  // namespace syncline
 

@@ -69,7 +69,7 @@ void Launch(Stream& stream, const LaunchShape& shape, const Kernel& kernel) {
   static_assert(sizeof(Kernel) <= kKernelBytesMax);
   if (shape.blocks == 0) return;
   RunEmulated(stream, shape.blocks, shape.threads, shape.shared_bytes,
-              typeid(Kernel), [&kernel] { kernel(); });
+              typeid(Kernel), [kernel] { kernel(); });
 }
 
 template <typename T>

@@ -42,6 +42,28 @@ void ProgressMark::Queue(Stream& stream) {
   WriteMark(stream, &at_, wanted);
 }
 
+void ProgressMark::UseNames(std::shared_ptr<const Stream::Marks> names) {
+  MutexLock lock(&mu_);
+  if (names == names_) return;
+  names_ = std::move(names);
+  std::erase_if(numbers_,
+                [](const auto& known) { return known.first.expired(); });
+  for (const auto& [known, number] : numbers_) {
+    if (known.lock() != names_) continue;
+    names_number_ = number;
+    return;
+  }
+  names_number_ = ++numbers_given_;
+  numbers_.emplace_back(names_, names_number_);
+}
+
+void ProgressMark::Continue(uint64_t word) {
+  if (word == 0) return;
+  MutexLock lock(&mu_);
+  wanted_ = word;
+  queued_ = word;
+}
+
 std::string ProgressMark::Running() const {
   // The device writes it, in one piece.
   const uint64_t word = *static_cast<const volatile uint64_t*>(&at_);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
@@ -29,14 +30,10 @@ class ProgressMark {
   // `at` outlives the work of the stream; zero so far.
   explicit ProgressMark(uint64_t* at) : at_(*at) {}
 
-  // Stream::UseMarks.
+  // Stream::UseMarks. Names that come again have the number that they had, so
+  // that what a graph writes stays true for as long as they are there.
   void UseNames(std::shared_ptr<const Stream::Marks> names)
-      ABSL_LOCKS_EXCLUDED(mu_) {
-    MutexLock lock(&mu_);
-    if (names == names_) return;
-    names_ = std::move(names);
-    ++names_number_;
-  }
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Stream::Mark.
   void Set(uint32_t number) ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
@@ -45,17 +42,30 @@ class ProgressMark {
   // Queues the write of the latest Set, unless that was done.
   void Queue(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What is queued between these two is kept, and writes all of its marks.
+  // EndGraph says what the last of them writes; 0: there is none.
+  void BeginGraph() { queued_ = 0; }
+  uint64_t EndGraph() { return std::exchange(queued_, 0); }
+  // Kept work that ends with this mark has been queued: what follows without
+  // another mark is of the same.
+  void Continue(uint64_t word) ABSL_LOCKS_EXCLUDED(mu_);
+
   // The name of the work that the device runs; empty: none of the latest names.
   std::string Running() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   // The number of the names, from 1 on, and that of the piece.
   uint64_t& at_;
-  uint64_t queued_ = 0;  // to be written there at the end of the queue
+  // To be written there at the end of the queue; 0: it is not known.
+  uint64_t queued_ = 0;
 
   mutable Mutex mu_;
   std::shared_ptr<const Stream::Marks> names_ ABSL_GUARDED_BY(mu_);
   uint32_t names_number_ ABSL_GUARDED_BY(mu_) = 0;
+  // All that are still there, with their numbers.
+  std::vector<std::pair<std::weak_ptr<const Stream::Marks>, uint32_t>> numbers_
+      ABSL_GUARDED_BY(mu_);
+  uint32_t numbers_given_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t wanted_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -21,6 +21,7 @@
 namespace syncline {
 
 class Device;
+class Stream;
 struct KernelTable;
 
 // Memory of a device, or host memory that a device copies from and to without
@@ -88,6 +89,19 @@ class PinnedRange {
 
 class Event;
 
+// Work of a stream that has been kept (Stream::BeginGraph), and is put into it
+// by one call, again and again. Thread-compatible.
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+
+  // Puts all of the work into `stream`: the one that it was kept from. The
+  // graph stays until the stream has done it. A device that fails within it
+  // says in its error which of the stream's names it was running, if these are
+  // those of the latest UseMarks.
+  virtual void Launch(Stream& stream) = 0;
+};
+
 // A queue of a device's work: kernels and copies run one after the other, in
 // the order in which they were put in. Calls return as soon as the work is in
 // the queue; on the host the work is then done. One thread at a time.
@@ -117,6 +131,18 @@ class Stream {
   // stream, or nothing where no work follows. On the host an error needs no
   // name. REQUIRES: `number` is one of UseMarks.
   virtual void Mark(uint32_t number) {}
+
+  // From here to EndGraph work is not done but kept, with its arguments: the
+  // addresses and numbers of now. Copies to and from the host are of pinned
+  // memory. Nothing waits meanwhile, for this stream or for an event in it, and
+  // no event is recorded in it. Errors, with which nothing has begun:
+  // Unimplemented: the device keeps no work (Device::has_graphs);
+  // FailedPrecondition: it refuses.
+  virtual absl::Status BeginGraph();
+  // Ends it, also with an error. Errors: FailedPrecondition: some of the work
+  // cannot be kept, or the device has no room; the stream goes on as if there
+  // had been none of it.
+  virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> EndGraph();
 
   // Blocks until all work before this call is done. Errors: Internal: the
   // device failed; nothing more can be expected of it.
@@ -181,6 +207,9 @@ class Device {
   }
   // Memory of the host is memory of this device: nothing needs to be copied.
   virtual bool is_host() const = 0;
+
+  // Its streams keep work as graphs.
+  virtual bool has_graphs() const { return false; }
 
   // Contents are undefined. Errors: ResourceExhausted: there is not as much.
   virtual absl::StatusOr<DeviceMemory> Allocate(size_t bytes) = 0;

@@ -41,6 +41,11 @@ void CopySampler::End(Stream& stream) {
   open_ = nullptr;
 }
 
+void CopySampler::Count(const DeviceMeter::CopiedBytes& bytes) {
+  meter_.AddCopiedBytes(DeviceMeter::kToDevice, bytes[DeviceMeter::kToDevice]);
+  meter_.AddCopiedBytes(DeviceMeter::kToHost, bytes[DeviceMeter::kToHost]);
+}
+
 void CopySampler::OnSynchronized() {
   if (is_timed()) {
     std::array<double, DeviceMeter::kDirections> seconds{};

@@ -25,9 +25,7 @@ class Timer {
   // Cost a few microseconds each.
   virtual void Start(Stream& stream) = 0;
   virtual void Stop(Stream& stream) = 0;
-  // Of the latest stretch. None: it is not over yet, or its work was not run
-  // when it was queued (a graph captured it), so that it has no time. Does not
-  // block.
+  // Of the latest stretch; none: it is not over yet. Does not block.
   virtual std::optional<double> Seconds() = 0;
 };
 
@@ -37,6 +35,7 @@ class DeviceMeter {
  public:
   enum Direction { kToDevice, kToHost };
   static constexpr int kDirections = 2;
+  using CopiedBytes = std::array<uint64_t, kDirections>;  // by direction
   enum Pass { kForward, kBackward };
   static constexpr int kPasses = 2;
 
@@ -85,6 +84,8 @@ class CopySampler {
   // Around the call that queues a copy.
   void Begin(Stream& stream, DeviceMeter::Direction direction, size_t bytes);
   void End(Stream& stream);
+  // Copies of a graph that is launched, which are not timed.
+  void Count(const DeviceMeter::CopiedBytes& bytes);
   // All copies until now are done.
   void OnSynchronized();
 

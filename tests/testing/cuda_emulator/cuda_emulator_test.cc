@@ -308,5 +308,96 @@ TEST_F(CudaEmulatorTest, ThreadsChangeAnElementOneByOne) {
   EXPECT_EQ(device_.locks(), 100);
 }
 
+// y[0] += *by + plus, where `plus` is an argument of the launch.
+void Add(Stream& stream, float* y, const float* by, float plus) {
+  cuda::LaunchElements(stream, 1,
+                       [y = OnDevice(y), by = OnDevice(by), plus](int64_t) {
+                         y[0] += static_cast<float>(by[0]) + plus;
+                       });
+}
+
+TEST_F(CudaEmulatorTest, AGraphRunsAgainWithTheArgumentsThatItWasKeptWith) {
+  float* const y = Put<float>({0});
+  float* const by = Put<float>({1});
+  float plus = 10;
+  ASSERT_TRUE(stream_->BeginGraph().ok());
+  Add(*stream_, y, by, plus);
+  auto graph = stream_->EndGraph();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  plus = 20;
+  EXPECT_EQ(Get(y, 1)[0], 0) << "what is kept is not done";
+  (*graph)->Launch(*stream_);
+  EXPECT_EQ(Get(y, 1)[0], 11);
+  const float two = 2;
+  stream_->CopyToDevice(by, &two, sizeof(two));
+  (*graph)->Launch(*stream_);
+  EXPECT_EQ(Get(y, 1)[0], 11 + 12) << "memory is read when it runs";
+  EXPECT_EQ(device_.graph_launches(), 2);
+  EXPECT_EQ(device_.graphs(), 1);
+  graph->reset();
+  EXPECT_EQ(device_.graphs(), 0);
+  EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+}
+
+TEST_F(CudaEmulatorTest, ARefusedGraphLeavesTheStreamAsItWas) {
+  float* const y = Put<float>({0});
+  device_.RefuseGraphs(absl::FailedPreconditionError("no"));
+  ASSERT_TRUE(stream_->BeginGraph().ok());
+  Add(*stream_, y, y, 1);
+  EXPECT_EQ(stream_->EndGraph().status(), absl::FailedPreconditionError("no"));
+  Add(*stream_, y, y, 1);
+  EXPECT_EQ(Get(y, 1)[0], 1);
+}
+
+TEST_F(CudaEmulatorTest, EventsAndWaitsWithinAGraphAreReported) {
+  const auto event = *device_.MakeEvent();
+  ASSERT_TRUE(stream_->BeginGraph().ok());
+  event->Record(*stream_);
+  ASSERT_TRUE(stream_->EndGraph().ok());
+  ExpectReport(HasSubstr("an event within a graph"));
+}
+
+TEST_F(CudaEmulatorTest, LateWorkIsDoneWhenItIsWaitedFor) {
+  float* const y = Put<float>({0});
+  device_.WorkLate();
+  const auto stream = *device_.MakeStream();
+  const auto other = *device_.MakeStream();
+  const auto event = *device_.MakeEvent();
+  EXPECT_TRUE(event->IsDone());
+  std::vector<float> values(100, 1);
+  float last = 0;
+  for (float& value : values) {
+    stream->CopyToDevice(y, &value, sizeof(value));
+  }
+  event->Record(*stream);
+  EXPECT_FALSE(event->IsDone());
+  values.back() = 5;  // too early: its copy has not been made
+  other->Wait(*event);
+  other->CopyToHost(&last, y, sizeof(last));
+  EXPECT_EQ(other->Synchronize(), absl::OkStatus());
+  EXPECT_TRUE(event->IsDone());
+  EXPECT_EQ(last, 5);
+}
+
+// Without an event one of the orders is wrong.
+TEST_F(CudaEmulatorTest, LateStreamsShowAnEventThatIsMissing) {
+  std::set<float> seen;
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    EmulatedDevice device(seed);
+    device.WorkLate();
+    const float before = 0;
+    const DeviceMemory y = *Upload(device, absl::Span<const float>(&before, 1));
+    const auto stream = *device.MakeStream();
+    const auto other = *device.MakeStream();
+    const float one = 1;
+    float value = -1;
+    stream->CopyToDevice(y.data(), &one, sizeof(one));
+    other->CopyToHost(&value, y.data(), sizeof(value));
+    EXPECT_EQ(other->Synchronize(), absl::OkStatus());
+    seen.insert(value);
+  }
+  EXPECT_EQ(seen, (std::set<float>{0, 1}));
+}
+
 }  // namespace
 }  // namespace syncline::testing

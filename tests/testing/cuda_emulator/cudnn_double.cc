@@ -381,6 +381,64 @@ void CountRun(Pass pass, int algorithm, bool is_tf32, bool is_narrow) {
   state.algorithm = algorithm;
 }
 
+// What a call computes once its turn in the stream has come. The descriptors
+// are there for as long as it may be done.
+struct Call {
+  Problem problem;
+  EmulatedDevice* device = nullptr;
+  const Object* first = nullptr;
+  const void* first_data = nullptr;
+  const Object* second = nullptr;
+  const void* second_data = nullptr;
+  int algorithm = 0;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  bool is_kept = false;  // the result is added to
+  const Object* result = nullptr;
+  void* result_data = nullptr;
+};
+
+template <Pass pass>
+void Compute(const Call& call) {
+  const auto bytes = [](const Object* of) { return BytesOf(*of); };
+  EmulatedDevice& device = *call.device;
+  const char* const what = NameOf(pass);
+  const size_t result_bytes = bytes(call.result);
+  if (!device.MayRead(what, call.first_data, bytes(call.first)) ||
+      !device.MayRead(what, call.second_data, bytes(call.second)) ||
+      (call.is_kept && !device.MayRead(what, call.result_data, result_bytes)) ||
+      !device.MayWrite(what, call.result_data, result_bytes)) {
+    return;  // The stream says so.
+  }
+  if (call.workspace_bytes > 0) {
+    if (!device.MayWrite(what, call.workspace, call.workspace_bytes)) return;
+    std::memset(call.workspace, 0xff, call.workspace_bytes);
+  }
+
+  const bool is_tf32 = call.problem.convolution->math == cuda::kCudnnAnyMath;
+  const DType type = DTypeOf(call.problem.x->type);
+  const auto factor = [&](const void* array, int64_t i) -> double {
+    const float value = Read(array, type, i);
+    return is_tf32 ? ToTf32(value) : value;
+  };
+  const int64_t count = call.result->count();
+  std::vector<double> sums(count);
+  ForEachProduct(call.problem, [&](int64_t x, int64_t w, int64_t y) {
+    if (pass == Pass::kForward) {
+      sums[y] += factor(call.first_data, x) * factor(call.second_data, w);
+    } else if (pass == Pass::kData) {
+      sums[x] += factor(call.first_data, w) * factor(call.second_data, y);
+    } else {
+      sums[w] += factor(call.first_data, x) * factor(call.second_data, y);
+    }
+  });
+  for (int64_t i = 0; i < count; ++i) {
+    Write(call.result_data, type, i,
+          sums[i] + (call.is_kept ? Read(call.result_data, type, i) : 0));
+  }
+  CountRun(pass, call.algorithm, is_tf32, call.problem.is_narrow());
+}
+
 template <Pass pass>
 CudnnStatus Run(CudnnHandle handle, const void* alpha, CudnnDescriptor first,
                 const void* first_data, CudnnDescriptor second,
@@ -395,7 +453,6 @@ CudnnStatus Run(CudnnHandle handle, const void* alpha, CudnnDescriptor first,
   }
   Stream* const stream = Find(handle, Object::Kind::kHandle)->stream;
   if (stream == nullptr) return Bad("no stream is set");
-  auto& device = static_cast<EmulatedDevice&>(stream->device());
   const auto recommended = AlgorithmsOf(pass);
   const auto it =
       std::find_if(recommended.begin(), recommended.end(),
@@ -417,45 +474,19 @@ CudnnStatus Run(CudnnHandle handle, const void* alpha, CudnnDescriptor first,
   const float kept = *static_cast<const float*>(beta);
   if (scale != 1 || (kept != 0 && kept != 1)) return Bad("alpha or beta");
 
-  const auto bytes = [](CudnnDescriptor of) {
-    return BytesOf(*static_cast<Object*>(of));
-  };
-  const char* const what = NameOf(pass);
-  if (!device.MayRead(what, first_data, bytes(first)) ||
-      !device.MayRead(what, second_data, bytes(second)) ||
-      (kept != 0 && !device.MayRead(what, result_data, bytes(result))) ||
-      !device.MayWrite(what, result_data, bytes(result))) {
-    return kCudnnSuccess;  // The stream says so.
-  }
-  if (workspace_bytes > 0) {
-    if (!device.MayWrite(what, workspace, workspace_bytes)) {
-      return kCudnnSuccess;
-    }
-    std::memset(workspace, 0xff, workspace_bytes);
-  }
-
-  const bool is_tf32 = problem.convolution->math == cuda::kCudnnAnyMath;
-  const DType type = DTypeOf(problem.x->type);
-  const auto factor = [&](const void* array, int64_t i) -> double {
-    const float value = Read(array, type, i);
-    return is_tf32 ? ToTf32(value) : value;
-  };
-  const int64_t count = static_cast<Object*>(result)->count();
-  std::vector<double> sums(count);
-  ForEachProduct(problem, [&](int64_t x, int64_t w, int64_t y) {
-    if (pass == Pass::kForward) {
-      sums[y] += factor(first_data, x) * factor(second_data, w);
-    } else if (pass == Pass::kData) {
-      sums[x] += factor(first_data, w) * factor(second_data, y);
-    } else {
-      sums[w] += factor(first_data, x) * factor(second_data, y);
-    }
-  });
-  for (int64_t i = 0; i < count; ++i) {
-    Write(result_data, type, i,
-          sums[i] + (kept != 0 ? Read(result_data, type, i) : 0));
-  }
-  CountRun(pass, algorithm, is_tf32, problem.is_narrow());
+  const Call call = {.problem = problem,
+                     .device = static_cast<EmulatedDevice*>(&stream->device()),
+                     .first = static_cast<const Object*>(first),
+                     .first_data = first_data,
+                     .second = static_cast<const Object*>(second),
+                     .second_data = second_data,
+                     .algorithm = algorithm,
+                     .workspace = workspace,
+                     .workspace_bytes = workspace_bytes,
+                     .is_kept = kept != 0,
+                     .result = static_cast<const Object*>(result),
+                     .result_data = result_data};
+  QueueWork(*stream, [call] { Compute<pass>(call); });
   return kCudnnSuccess;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -26,6 +27,7 @@ namespace syncline::testing {
 namespace {
 
 constexpr size_t kReportsMax = 10;
+constexpr char kWithinGraph[] = " within a graph";
 // Of CUDA.
 constexpr int64_t kBlocksMax = (int64_t{1} << 31) - 1;
 constexpr int kThreadsMax = 1024;
@@ -56,47 +58,165 @@ class EmulatedTimer : public Timer {
   std::optional<double> seconds_;
 };
 
+// The work of a stream, in its order.
+class WorkQueue {
+ public:
+  // The number of what is put in, from 1 on.
+  int64_t Add(std::function<void()> work) {
+    waiting_.push_back(std::move(work));
+    return ++added_;
+  }
+  int64_t added() const { return added_; }
+  bool IsDone(int64_t number) const { return done_ >= number; }
+  void RunUntil(int64_t number) {
+    while (done_ < number) {
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      ++done_;
+      work();
+    }
+  }
+  void RunOne() { RunUntil(std::min(done_ + 1, added_)); }
+  void RunAll() { RunUntil(added_); }
+
+ private:
+  std::deque<std::function<void()>> waiting_;
+  int64_t added_ = 0;
+  int64_t done_ = 0;
+};
+
+class EmulatedEvent : public Event {
+ public:
+  explicit EmulatedEvent(EmulatedDevice* device) : device_(*device) {}
+  void Record(Stream& stream) override;
+  bool IsDone() override {
+    return queue_ == nullptr || queue_->IsDone(number_);
+  }
+  absl::Status Wait() override {
+    Run();
+    return device_.status();
+  }
+  // In another stream: until what was recorded last is done.
+  std::function<void()> WorkOfWaiting() const {
+    return [queue = queue_, number = number_] {
+      if (queue != nullptr) queue->RunUntil(number);
+    };
+  }
+
+ private:
+  void Run() { WorkOfWaiting()(); }
+
+  EmulatedDevice& device_;
+  std::shared_ptr<WorkQueue> queue_;  // null: nothing was recorded
+  int64_t number_ = 0;
+};
+
+class EmulatedGraph : public DeviceGraph {
+ public:
+  EmulatedGraph(EmulatedDevice* device, std::vector<std::function<void()>> work,
+                uint64_t last_mark)
+      : device_(*device), work_(std::move(work)), last_mark_(last_mark) {
+    device_.CountGraphs(1);
+  }
+  ~EmulatedGraph() override { device_.CountGraphs(-1); }
+
+  void Launch(Stream& stream) override;
+
+ private:
+  EmulatedDevice& device_;
+  const std::vector<std::function<void()>> work_;
+  const uint64_t last_mark_;
+};
+
 class EmulatedStream : public cuda::LibraryStream {
  public:
   explicit EmulatedStream(EmulatedDevice* device)
       : device_(*device), copies_(&device->meter(), [] {
           return std::make_unique<EmulatedTimer>();
         }) {}
+  ~EmulatedStream() override { queue_->RunAll(); }
 
   Device& device() override { return device_; }
   EmulatedDevice& emulated() { return device_; }
 
+  // Does it now or later, or keeps it.
+  void Queue(std::function<void()> work) {
+    if (kept_.has_value()) return kept_->push_back(std::move(work));
+    queue_->Add(std::move(work));
+    if (!device_.works_late()) {
+      queue_->RunAll();
+    } else if (device_.DrawOneOf(3)) {
+      queue_->RunOne();
+    }
+  }
+  const std::shared_ptr<WorkQueue>& queue() const { return queue_; }
+
   void CopyToDevice(void* to, const void* from, size_t bytes) override {
     QueueMark();
-    if (!device_.MayWrite("copy to the device", to, bytes)) return;
-    copies_.Begin(*this, DeviceMeter::kToDevice, bytes);
-    std::memcpy(to, from, bytes);
-    copies_.End(*this);
+    Queue([this, to, from, bytes] {
+      if (!device_.MayWrite("copy to the device", to, bytes)) return;
+      copies_.Begin(*this, DeviceMeter::kToDevice, bytes);
+      std::memcpy(to, from, bytes);
+      copies_.End(*this);
+    });
   }
   void CopyToHost(void* to, const void* from, size_t bytes) override {
     QueueMark();
-    if (!device_.MayRead("copy to the host", from, bytes)) return;
-    copies_.Begin(*this, DeviceMeter::kToHost, bytes);
-    std::memcpy(to, from, bytes);
-    copies_.End(*this);
+    Queue([this, to, from, bytes] {
+      if (!device_.MayRead("copy to the host", from, bytes)) return;
+      copies_.Begin(*this, DeviceMeter::kToHost, bytes);
+      std::memcpy(to, from, bytes);
+      copies_.End(*this);
+    });
   }
   void Copy(void* to, const void* from, size_t bytes) override {
     QueueMark();
-    if (to == from || !device_.MayRead("copy", from, bytes) ||
-        !device_.MayWrite("copy", to, bytes)) {
-      return;
-    }
-    std::memcpy(to, from, bytes);
+    Queue([this, to, from, bytes] {
+      if (to == from || !device_.MayRead("copy", from, bytes) ||
+          !device_.MayWrite("copy", to, bytes)) {
+        return;
+      }
+      std::memcpy(to, from, bytes);
+    });
   }
   void Clear(void* to, size_t bytes) override {
     QueueMark();
-    if (device_.MayWrite("clear", to, bytes)) std::memset(to, 0, bytes);
+    Queue([this, to, bytes] {
+      if (device_.MayWrite("clear", to, bytes)) std::memset(to, 0, bytes);
+    });
   }
-  void Wait(Event&) override {}
+  void Wait(Event& event) override {
+    if (kept_.has_value())
+      return device_.Report(absl::StrCat("an event", kWithinGraph));
+    Queue(static_cast<EmulatedEvent&>(event).WorkOfWaiting());
+  }
   absl::Status Synchronize() override {
+    if (kept_.has_value()) device_.Report(absl::StrCat("a wait", kWithinGraph));
+    queue_->RunAll();
     copies_.OnSynchronized();
     return device_.status();
   }
+  absl::Status BeginGraph() override {
+    SYNCLINE_CHECK(device_.has_graphs() && !kept_.has_value());
+    kept_.emplace();
+    if (mark_.has_value()) mark_->BeginGraph();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<DeviceGraph>> EndGraph() override {
+    SYNCLINE_CHECK(kept_.has_value());
+    auto work = *std::exchange(kept_, std::nullopt);
+    const uint64_t last_mark = mark_.has_value() ? mark_->EndGraph() : 0;
+    if (!device_.why_no_graph().ok()) return device_.why_no_graph();
+    return std::make_unique<EmulatedGraph>(&device_, std::move(work),
+                                           last_mark);
+  }
+  void Launch(const std::vector<std::function<void()>>& work,
+              uint64_t last_mark) {
+    SYNCLINE_CHECK(!kept_.has_value());
+    for (const auto& piece : work) Queue(piece);
+    if (mark_.has_value()) mark_->Continue(last_mark);
+  }
+  bool is_keeping() const { return kept_.has_value(); }
   void* ForLibraries() override {
     QueueMark();
     return static_cast<Stream*>(this);
@@ -116,12 +236,11 @@ class EmulatedStream : public cuda::LibraryStream {
   // Before whatever is queued.
   void QueueMark() {
     if (!mark_.has_value() || is_marking_) return;
-    const int64_t before = device_.launches();
     is_marking_ = true;
     mark_->Queue(*this);
     is_marking_ = false;
-    device_.CountMarks(device_.launches() - before);
   }
+  bool is_marking() const { return is_marking_; }
   std::string Running() const {
     return mark_.has_value() ? mark_->Running() : "";
   }
@@ -135,6 +254,9 @@ class EmulatedStream : public cuda::LibraryStream {
  private:
   EmulatedDevice& device_;
   CopySampler copies_;
+  const std::shared_ptr<WorkQueue> queue_ = std::make_shared<WorkQueue>();
+  // From BeginGraph to EndGraph.
+  std::optional<std::vector<std::function<void()>>> kept_;
   DeviceMemory partial_sums_;  // once a kernel wants it
   // Once there are names.
   DeviceMemory mark_memory_;
@@ -142,21 +264,25 @@ class EmulatedStream : public cuda::LibraryStream {
   bool is_marking_ = false;
 };
 
-class EmulatedEvent : public Event {
- public:
-  explicit EmulatedEvent(EmulatedDevice* device) : device_(*device) {}
-  void Record(Stream&) override {}
-  bool IsDone() override { return true; }
-  absl::Status Wait() override { return device_.status(); }
+void EmulatedEvent::Record(Stream& stream) {
+  auto& on = static_cast<EmulatedStream&>(stream);
+  if (on.is_keeping())
+    return device_.Report(absl::StrCat("an event", kWithinGraph));
+  queue_ = on.queue();
+  number_ = queue_->added();
+}
 
- private:
-  EmulatedDevice& device_;
-};
+void EmulatedGraph::Launch(Stream& stream) {
+  device_.CountGraphLaunch();
+  static_cast<EmulatedStream&>(stream).Launch(work_, last_mark_);
+}
 
 }  // namespace
 
-void QueueMark(Stream& stream) {
-  static_cast<EmulatedStream&>(stream).QueueMark();
+void QueueWork(Stream& stream, std::function<void()> work) {
+  auto& on = static_cast<EmulatedStream&>(stream);
+  on.QueueMark();
+  on.Queue(std::move(work));
 }
 
 EmulatedMemory* FindEmulatedMemory(const void* address) {
@@ -334,12 +460,16 @@ void RunEmulated(Stream& stream, int64_t blocks, int threads,
                  const std::function<void()>& kernel) {
   auto& emulated = static_cast<testing::EmulatedStream&>(stream);
   emulated.QueueMark();
-  const std::string running = emulated.Running();
-  emulated.emulated().Run(
-      blocks, threads, shared_bytes,
-      absl::StrCat(Demangled(kernel_type.name()),
-                   running.empty() ? "" : ", running: ", running),
-      kernel);
+  emulated.Queue([&emulated, blocks, threads, shared_bytes,
+                  name = Demangled(kernel_type.name()),
+                  is_mark = emulated.is_marking(), kernel] {
+    const std::string running = emulated.Running();
+    emulated.emulated().Run(
+        blocks, threads, shared_bytes,
+        absl::StrCat(name, running.empty() ? "" : ", running: ", running),
+        kernel);
+    if (is_mark) emulated.emulated().CountMarks(1);
+  });
 }
 
 }  // namespace syncline::cuda

@@ -34,6 +34,7 @@ class EmulatedDevice : public cuda::LibraryDevice {
   int64_t channel_block() const override { return 1; }
   bool computes_in(absl::string_view op_type, DType type) const override;
   bool is_host() const override { return false; }
+  bool has_graphs() const override { return has_graphs_; }
   Description description() const override;
   absl::Status health() override { return status(); }
   void AllowTf32(bool is_allowed) override { takes_tf32_ = is_allowed; }
@@ -44,6 +45,23 @@ class EmulatedDevice : public cuda::LibraryDevice {
   absl::StatusOr<std::unique_ptr<Event>> MakeEvent() override;
   // By this process's clock.
   absl::StatusOr<std::unique_ptr<Timer>> MakeTimer() override;
+
+  // From now on work is done as late as events and Synchronize allow, or, drawn
+  // from the seed, sooner: each stream's in its order, streams among each other
+  // in any order that no event forbids. A copy reads memory of the host when it
+  // is done. Else all work is done when it is queued.
+  void WorkLate() { works_late_ = true; }
+  bool works_late() const { return works_late_; }
+  bool DrawOneOf(int count) { return random_() % count == 0; }
+  // Whether streams keep work as graphs, as they do at first.
+  void OfferGraphs(bool has_graphs) { has_graphs_ = has_graphs; }
+  // The end of each graph from now on is this error; OK: they are kept.
+  void RefuseGraphs(absl::Status why) { why_no_graph_ = std::move(why); }
+  const absl::Status& why_no_graph() const { return why_no_graph_; }
+  int64_t graphs() const { return graphs_; }  // that there are now
+  void CountGraphs(int64_t more) { graphs_ += more; }
+  int64_t graph_launches() const { return graph_launches_; }
+  void CountGraphLaunch() { ++graph_launches_; }
 
   // From now on convolutions are made by cuDNN's double (cudnn_double.h), or
   // refused with the error; null: by kernels of kernels/cuda, as at first.
@@ -91,6 +109,11 @@ class EmulatedDevice : public cuda::LibraryDevice {
   uint64_t used_bytes_ = 0;
   std::mt19937_64 random_;
   BlockRunner runner_;
+  bool works_late_ = false;
+  bool has_graphs_ = true;
+  absl::Status why_no_graph_;
+  int64_t graphs_ = 0;
+  int64_t graph_launches_ = 0;
   int64_t launches_ = 0;
   int64_t marks_ = 0;
   int64_t blocks_ = 0;
@@ -98,9 +121,10 @@ class EmulatedDevice : public cuda::LibraryDevice {
   std::vector<std::string> reports_;
 };
 
-// For doubles of CUDA's libraries, before they compute: they queue work of an
-// emulated device's stream.
-void QueueMark(Stream& stream);
+// For doubles of CUDA's libraries: puts what they compute into a stream of an
+// emulated device. It may be done later, or be kept as a part of a graph and be
+// done many times: it has its arguments by value.
+void QueueWork(Stream& stream, std::function<void()> work);
 
 }  // namespace syncline::testing
 

@@ -79,12 +79,19 @@ class PlainDouble : public MatrixProduct {
                        const float* bias, bool accumulate, Floats c) const {
     SYNCLINE_CHECK(a.type() == s_.a_type && b.type() == s_.b_type &&
                    c.type() == s_.c_type);
-    testing::QueueMark(stream);
-    auto& device = static_cast<testing::EmulatedDevice&>(stream.device());
+    testing::QueueWork(stream, [=, product = *this, &device = stream.device()] {
+      product.ComputeNow(static_cast<testing::EmulatedDevice&>(device), a, b,
+                         bias, accumulate, c);
+    });
+    return absl::OkStatus();
+  }
+
+  void ComputeNow(testing::EmulatedDevice& device, ConstFloats a, ConstFloats b,
+                  const float* bias, bool accumulate, Floats c) const {
     const Matrix in_a = Stored(s_.m, s_.k, s_.transpose_a, s_.a_row);
     const Matrix in_b = Stored(s_.k, s_.n, s_.transpose_b, s_.b_row);
     const Matrix in_c = Stored(s_.m, s_.n, false, s_.c_row);
-    if (s_.m == 0 || s_.n == 0 || s_.batch == 0) return absl::OkStatus();
+    if (s_.m == 0 || s_.n == 0 || s_.batch == 0) return;
     const auto may_read = [&](const void* at, size_t bytes) {
       return device.MayRead("matrix product", at, bytes);
     };
@@ -97,12 +104,11 @@ class PlainDouble : public MatrixProduct {
           return device.MayWrite("matrix product", const_cast<void*>(at),
                                  bytes);
         });
-    if (!is_there) return absl::OkStatus();  // The stream says so.
+    if (!is_there) return;  // The stream says so.
     for (int64_t batch = 0; batch < s_.batch; ++batch) {
       One(in_a, a + batch * in_a.stride(), in_b, b + batch * in_b.stride(),
           bias, accumulate, in_c, c + batch * in_c.stride());
     }
-    return absl::OkStatus();
   }
 
   void One(const Matrix& in_a, ConstFloats a, const Matrix& in_b, ConstFloats b,

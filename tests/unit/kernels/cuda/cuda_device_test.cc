@@ -133,6 +133,60 @@ TEST_F(GpuTest, EventsOrderStreams) {
   EXPECT_EQ(memory.as<char>()[12345], 0);
 }
 
+// What is kept is done at each launch, and not before.
+TEST_F(GpuTest, GraphsRunAgain) {
+  ASSERT_TRUE(device_->has_graphs());
+  const std::vector<float> x = {1, 2, 3, 4};
+  const DeviceMemory from = *Upload(*device_, absl::Span<const float>(x));
+  const DeviceMemory to = *device_->Allocate(4 * sizeof(float));
+  const DeviceMemory host = *device_->AllocatePinned(4 * sizeof(float));
+  stream_->Clear(to.data(), to.bytes());
+  ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
+  ASSERT_EQ(stream_->BeginGraph(), absl::OkStatus());
+  device_->kernels().softmax->softmax.forward(*stream_, {.outer = 2, .n = 2},
+                                              from.as<float>(), to.as<float>());
+  stream_->CopyToHost(host.data(), to.data(), to.bytes());
+  const auto graph = stream_->EndGraph();
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  std::vector<float> y(4);
+  const auto read = [&] {
+    stream_->CopyToHost(y.data(), to.data(), to.bytes());
+    ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
+  };
+  read();
+  EXPECT_EQ(y, (std::vector<float>{0, 0, 0, 0}));
+  for (const float high : {2.0f, 1.0f}) {
+    stream_->CopyToDevice(from.as<float>() + 1, &high, sizeof(high));
+    (*graph)->Launch(*stream_);
+    read();
+    EXPECT_NEAR(y[1], high == 2 ? 0.73105858 : 0.5, 1e-6);
+    EXPECT_EQ(host.as<float>()[1], y[1]);
+  }
+}
+
+TEST_F(GpuTest, AFaultWithinAGraphNamesTheWorkThatRan) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto fail = [this] {
+    stream_->UseMarks(std::make_shared<const Stream::Marks>(
+        Stream::Marks{"the first", "the second", "the third"}));
+    const std::vector<float> x = {1, 2, 3, 4};
+    const DeviceMemory good = *Upload(*device_, absl::Span<const float>(x));
+    const absl::Status begun = stream_->BeginGraph();
+    for (uint32_t mark = 0; mark < 3 && begun.ok(); ++mark) {
+      stream_->Mark(mark);
+      device_->kernels().softmax->softmax.forward(
+          *stream_, {.outer = 2, .n = 2}, good.as<float>(),
+          mark == 1 ? nullptr : good.as<float>());
+    }
+    const auto graph = stream_->EndGraph();
+    if (graph.ok()) (*graph)->Launch(*stream_);
+    std::fputs(std::string(stream_->Synchronize().message()).c_str(), stderr);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(fail(), ::testing::ExitedWithCode(0),
+              "cuda:0: .*running: the second; launched last before it: ");
+}
+
 TEST_F(GpuTest, MemoryThatIsNotThereIsRefused) {
   const auto memory = device_->Allocate(size_t{1} << 50);
   ASSERT_FALSE(memory.ok());

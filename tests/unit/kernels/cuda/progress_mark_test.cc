@@ -82,6 +82,34 @@ TEST_F(ProgressMarkTest, WithoutNamesNothingIsNamed) {
   EXPECT_THAT(Error(), Not(HasSubstr("running")));
 }
 
+// Other names may have come between the graph and its launch.
+TEST_F(ProgressMarkTest, AGraphWritesItsOwnMarks) {
+  const auto names = Names({"the first", "the second"});
+  stream_->UseMarks(names);
+  stream_->Mark(0);
+  Write(10);
+  ASSERT_TRUE(stream_->BeginGraph().ok());
+  stream_->Mark(0);
+  Write(10);
+  stream_->Mark(1);
+  Write(11);  // outside
+  const auto graph = *stream_->EndGraph();
+  EXPECT_EQ(device_.marks(), 1);
+  stream_->Mark(0);
+  Write(10);
+  EXPECT_EQ(device_.marks(), 2) << "what was kept has not marked the stream";
+  stream_->UseMarks(Names({"another"}));
+  stream_->Mark(0);
+  Write(10);
+  EXPECT_EQ(Error(), "");
+  stream_->UseMarks(names);
+  graph->Launch(*stream_);
+  EXPECT_EQ(device_.marks(), 5);
+  EXPECT_THAT(Error(), HasSubstr("running: the second"));
+  Write(10);
+  EXPECT_EQ(device_.marks(), 5) << "it still is the second's";
+}
+
 // The number in the device's word is one of the names before.
 TEST_F(ProgressMarkTest, OtherNamesBeginWithNone) {
   uint64_t word = 0;
@@ -99,6 +127,12 @@ TEST_F(ProgressMarkTest, OtherNamesBeginWithNone) {
   EXPECT_EQ(mark.Running(), "d");
   word = (uint64_t{2} << 32) | 2;  // none of them
   EXPECT_EQ(mark.Running(), "");
+  mark.UseNames(first);  // which have the number that they had
+  word = (uint64_t{1} << 32) | 1;
+  EXPECT_EQ(mark.Running(), "b");
+  mark.UseNames(Names({"e"}));
+  word = uint64_t{3} << 32;
+  EXPECT_EQ(mark.Running(), "e");
 }
 
 }  // namespace
