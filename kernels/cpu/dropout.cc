@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/random.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/on_float32.h"
@@ -42,9 +43,12 @@ void DrawWords(uint64_t seed, uint64_t group, uint32_t (&words)[4 * kLanes]) {
   }
 }
 
-void Draw(Stream& stream, int64_t n, uint64_t seed, int64_t first, double ratio,
+void Draw(Stream& stream, int64_t n, const MaskWords& of, double ratio,
           uint8_t* mask) {
   const CpuKernel kernel(stream);
+  const StepNumbers& step = *of.numbers;
+  const uint64_t seed = SeedFor(SeedFor(step.seed, of.node), of.seed);
+  const int64_t first = step.first_sample * of.per_sample;
   constexpr int64_t kWords = int64_t{4} * kLanes;
   const uint64_t threshold = static_cast<uint64_t>(std::ldexp(ratio, 32));
   uint32_t words[kWords];

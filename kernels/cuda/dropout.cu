@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "common/base/random.h"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/device/dropout_kernels.h"
@@ -13,23 +14,29 @@ using cuda::OnDevice;
 constexpr int64_t kBlockWords = 4;
 
 // A thread draws a block of words, of which the first and the last one may lie
-// outside.
-void Draw(Stream& stream, int64_t n, uint64_t seed, int64_t first, double ratio,
+// outside. The host does not know where the first word is: there is a thread
+// for each block that the words may touch.
+void Draw(Stream& stream, int64_t n, const MaskWords& words, double ratio,
           uint8_t* mask) {
   const uint64_t threshold = static_cast<uint64_t>(std::ldexp(ratio, 32));
-  const int64_t begin = first / kBlockWords;
-  const int64_t end = (first + n + kBlockWords - 1) / kBlockWords;
-  cuda::LaunchElements(stream, n == 0 ? 0 : end - begin,
-                       [=, mask = OnDevice(mask)] SYNCLINE_DEVICE(int64_t i) {
-                         const PhiloxBlock block = PhiloxBlockOf(
-                             seed, static_cast<uint64_t>(begin + i));
-                         for (int64_t word = 0; word < kBlockWords; ++word) {
-                           const int64_t at =
-                               (begin + i) * kBlockWords + word - first;
-                           if (at < 0 || at >= n) continue;
-                           mask[at] = block.words[word] >= threshold;
-                         }
-                       });
+  const int64_t blocks = n == 0 ? 0 : (n + 2 * (kBlockWords - 1)) / kBlockWords;
+  cuda::LaunchElements(
+      stream, blocks,
+      [n, threshold, node = words.node, seed = words.seed,
+       per_sample = words.per_sample, numbers = OnDevice(words.numbers),
+       mask = OnDevice(mask)] SYNCLINE_DEVICE(int64_t i) {
+        const StepNumbers step = numbers[0];
+        const int64_t first = step.first_sample * per_sample;
+        const int64_t begin = first / kBlockWords;
+        const PhiloxBlock block =
+            PhiloxBlockOf(SeedFor(SeedFor(step.seed, node), seed),
+                          static_cast<uint64_t>(begin + i));
+        for (int64_t word = 0; word < kBlockWords; ++word) {
+          const int64_t at = (begin + i) * kBlockWords + word - first;
+          if (at < 0 || at >= n) continue;
+          mask[at] = block.words[word] >= threshold;
+        }
+      });
 }
 
 void Apply(Stream& stream, int64_t n, float scale, const uint8_t* mask,

@@ -16,10 +16,13 @@ inline worker::OpSpec HostSpec() {
   return spec;
 }
 
-// Op::Forward. Errors: its, or what its kernels have reported, in words.
+// Op::Forward, of the first step where the test does not say which. Errors:
+// its, or what its kernels have reported, in words.
 inline absl::Status RunForward(worker::Op& op, worker::Op::Tensors tensors) {
   CpuStream stream(&ThisMachine());
   DataError error;
+  const StepNumbers numbers;
+  if (tensors.numbers == nullptr) tensors.numbers = &numbers;
   tensors.stream = &stream;
   tensors.errors = {.record = &error};
   const absl::Status status = op.Forward(tensors);

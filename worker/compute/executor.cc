@@ -225,7 +225,8 @@ class GraphExecutor : public Executor {
     int64_t size = 0;
     bool is_last = false;  // gradients are final after it
   };
-  absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch, Part part);
+  absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch, Part part,
+                                  uint64_t seed);
   // Puts the loss into the stream, and a copy of the record after it.
   void RunLoss(StepPlan& plan, bool for_backward);
   // Returns the part's summed loss.
@@ -236,7 +237,6 @@ class GraphExecutor : public Executor {
   struct OpenPart {
     StepPlan* plan = nullptr;
     bool is_last = false;
-    uint64_t seed = 0;
     absl::FunctionRef<void(int)> ready;
     std::optional<double> loss = {};  // once it is known to be good
     absl::Status status = absl::OkStatus();
@@ -258,10 +258,9 @@ class GraphExecutor : public Executor {
   // the computation goes on meanwhile, what leaves the worker waits.
   absl::Status Report(OpenPart* part, bool all);
   // `failure` of a node, with the value that is not finite if there is one.
-  absl::Status Located(StepPlan& plan, const absl::Status& failure,
-                       uint64_t seed);
+  absl::Status Located(StepPlan& plan, const absl::Status& failure);
   // The loss is not finite: says why.
-  absl::Status NotFinite(StepPlan& plan, double loss, uint64_t seed);
+  absl::Status NotFinite(StepPlan& plan, double loss);
 
   const std::shared_ptr<const Model> model_;
   const TrainingGraph training_;
@@ -554,7 +553,8 @@ absl::Status GraphExecutor::CheckSize(const Batch& batch, int64_t most) const {
 
 // The plan for this part of a batch, bound to its memory.
 absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
-                                               const Batch& batch, Part part) {
+                                               const Batch& batch, Part part,
+                                               uint64_t seed) {
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
                             PlanFor(training, part.size, batch.length));
   // All of them before anything is computed.
@@ -576,6 +576,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .recorder = training ? recorder_ : nullptr,
        .statistics = training ? statistics_ : nullptr,
        .stream = stream_.get(),
+       .seed = seed,
        .errors = record_.error(),
        .scale = training && scale_.has_value() ? &*scale_ : nullptr}));
   // Counts as work of the inputs, which Bind has begun.
@@ -596,7 +597,7 @@ absl::StatusOr<double> GraphExecutor::ReadLoss(const StepPlan& plan) {
 
 absl::Status GraphExecutor::CheckLoss(OpenPart* part) {
   SYNCLINE_ASSIGN_OR_RETURN(const double loss, ReadLoss(*part->plan));
-  if (!std::isfinite(loss)) return NotFinite(*part->plan, loss, part->seed);
+  if (!std::isfinite(loss)) return NotFinite(*part->plan, loss);
   part->loss = loss;
   return absl::OkStatus();
 }
@@ -646,24 +647,23 @@ std::string GraphExecutor::OverflowText() {
                       " of table '", rows.name(), "'");
 }
 
-absl::Status GraphExecutor::NotFinite(StepPlan& plan, double loss,
-                                      uint64_t seed) {
+absl::Status GraphExecutor::NotFinite(StepPlan& plan, double loss) {
   if (!plan.gather_units().units.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the loss is ", loss,
         ": by SHARDED, stage 3, the values are not there to look for the node; "
         "sharding { stage: 2 } names it"));
   }
-  const std::string where = plan.FindNonFinite(seed);
+  const std::string where = plan.FindNonFinite();
   return absl::FailedPreconditionError(absl::StrCat(
       "the loss is ", loss, ": ",
       where.empty() ? "every node's output is finite, but the loss overflows"
                     : where));
 }
 
-absl::Status GraphExecutor::Located(StepPlan& plan, const absl::Status& failure,
-                                    uint64_t seed) {
-  const std::string where = plan.FindNonFinite(seed);
+absl::Status GraphExecutor::Located(StepPlan& plan,
+                                    const absl::Status& failure) {
+  const std::string where = plan.FindNonFinite();
   if (where.empty()) return failure;
   return absl::FailedPreconditionError(
       absl::StrCat(failure.message(), ": ", where));
@@ -707,29 +707,28 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
     const Batch& batch, Part part, int64_t clock, uint64_t seed,
     absl::FunctionRef<void(int)> ready) {
   SYNCLINE_ASSIGN_OR_RETURN(StepPlan * plan,
-                            Ready(/*training=*/true, batch, part));
+                            Ready(/*training=*/true, batch, part, seed));
   const auto at_clock = [clock](const absl::Status& failure) {
     return Annotate(failure, absl::StrCat("step at clock ", clock));
   };
   passes_.BeginForward(*stream_);
-  const absl::Status forward = plan->Forward(seed);
+  const absl::Status forward = plan->Forward();
   if (!forward.ok()) {
     // Bad data may be the reason.
     record_.Copy(*stream_);
     SYNCLINE_RETURN_IF_ERROR(ReadLoss(*plan).status());
     if (!absl::IsFailedPrecondition(forward)) return forward;
-    return at_clock(Located(*plan, forward, seed));
+    return at_clock(Located(*plan, forward));
   }
   RunLoss(*plan, /*for_backward=*/true);
   passes_.EndForward(*stream_);
-  OpenPart open = {
-      .plan = plan, .is_last = part.is_last, .seed = seed, .ready = ready};
+  OpenPart open = {.plan = plan, .is_last = part.is_last, .ready = ready};
   // A device that is done already has not begun with backward.
   if (record_.IsCopied()) open.status = CheckLoss(&open);
   if (open.status.ok()) {
     copying_.clear();
     reported_ = 0;
-    SYNCLINE_RETURN_IF_ERROR(plan->Backward(seed, /*accumulate=*/part.first > 0,
+    SYNCLINE_RETURN_IF_ERROR(plan->Backward(/*accumulate=*/part.first > 0,
                                             part.is_last,
                                             [&](int i) { OnFinal(&open, i); }));
     if (scale_.has_value()) scale_->Copy(*stream_);
@@ -750,8 +749,9 @@ absl::StatusOr<Executor::EvalResult> GraphExecutor::Evaluate(
   SYNCLINE_RETURN_IF_ERROR(CheckSize(batch, options_.eval_batch_size));
   SetComputeThreads(options_.threads);
   SYNCLINE_ASSIGN_OR_RETURN(
-      StepPlan * plan, Ready(/*training=*/false, batch, {0, 0, batch.size}));
-  const absl::Status forward = plan->Forward(/*seed=*/0);
+      StepPlan * plan,
+      Ready(/*training=*/false, batch, {0, 0, batch.size}, /*seed=*/0));
+  const absl::Status forward = plan->Forward();
   RunLoss(*plan, /*for_backward=*/false);
   const absl::StatusOr<double> sum = ReadLoss(*plan);
   SYNCLINE_RETURN_IF_ERROR(sum.status());
@@ -776,7 +776,7 @@ absl::StatusOr<Executor::EvalResult> GraphExecutor::Evaluate(
 
 absl::Status GraphExecutor::WhyNotFinite(const EvalResult& result) {
   SYNCLINE_CHECK(!plans_.empty());
-  return Annotate(NotFinite(*plans_.front().plan, result.loss_sum, /*seed=*/0),
+  return Annotate(NotFinite(*plans_.front().plan, result.loss_sum),
                   "evaluation");
 }
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/element_type.h"
-#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "common/model/graph/memory_plan.h"
 #include "kernels/device/device.h"
@@ -444,7 +443,6 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(StageInputs(memory));
   tables_ = memory.tables.first(table_values_.size());
   first_sample_ = memory.first_sample;
-  first_in_step_ = memory.batch->first_in_step + memory.first_sample;
   batch_samples_ = memory.batch->size;
   recorder_ = memory.recorder;
   statistics_ = memory.statistics;
@@ -551,16 +549,15 @@ void StepPlan::BindCall(const Memory& memory, size_t position) {
 }
 
 Op::Tensors StepPlan::TensorsOf(size_t position, const Arguments& arguments,
-                                void* scratch, uint64_t seed) const {
-  const auto node = static_cast<uint64_t>(calls_[position].node_index);
+                                void* scratch) const {
   return {.inputs = arguments.inputs,
           .outputs = arguments.outputs,
           .workspace = arguments.workspace,
           .scratch = scratch,
           .stream = stream_,
           .errors = {errors_, static_cast<int32_t>(position)},
-          .seed = SeedFor(seed, node),
-          .first_sample = first_in_step_,
+          .numbers = step_numbers_,
+          .node = static_cast<uint64_t>(calls_[position].node_index),
           .statistics = statistics_};
 }
 
@@ -575,7 +572,7 @@ absl::Status StepPlan::AnnotateNode(const absl::Status& status,
   return Annotate(status, where);
 }
 
-absl::Status StepPlan::RunForward(size_t position, Pass pass, uint64_t seed) {
+absl::Status StepPlan::RunForward(size_t position, Pass pass) {
   const Call& call = calls_[position];
   if (!call.runs_forward) return absl::OkStatus();
   const bool recomputed = pass == Pass::kRecomputed;
@@ -584,21 +581,20 @@ absl::Status StepPlan::RunForward(size_t position, Pass pass, uint64_t seed) {
       recorder_, recomputed ? StepProfile::RECOMPUTED : StepProfile::FORWARD,
       call.node);
   Op::Tensors tensors =
-      TensorsOf(position, arguments, arguments.forward_scratch, seed);
+      TensorsOf(position, arguments, arguments.forward_scratch);
   tensors.again = pass != Pass::kForward;
   Mark(position, recomputed ? Work::kRecomputed : Work::kForward);
   return AnnotateNode(ops_[position]->Forward(tensors), *call.node);
 }
 
-absl::Status StepPlan::RunBackward(size_t position, uint64_t seed,
-                                   bool accumulate) {
+absl::Status StepPlan::RunBackward(size_t position, bool accumulate) {
   const Call& call = calls_[position];
   if (!call.runs_backward) return absl::OkStatus();
   const StepRecorder::Interval interval(recorder_, StepProfile::BACKWARD,
                                         call.node);
   Mark(position, Work::kBackward);
   absl::Status status = ops_[position]->Backward(
-      TensorsOf(position, call.again, call.backward_scratch, seed),
+      TensorsOf(position, call.again, call.backward_scratch),
       {.outputs = call.output_gradients,
        .inputs = call.input_gradients,
        .accumulates = accumulate ? call.accumulates_later : call.accumulates});
@@ -619,18 +615,18 @@ absl::Status StepPlan::Explain(const DataError& error) const {
   return AnnotateNode(ops_[position]->Explain(error), *calls_[position].node);
 }
 
-absl::Status StepPlan::Forward(uint64_t seed) {
+absl::Status StepPlan::Forward() {
   units_entered_ = 0;
   for (size_t p = 0; p < calls_.size(); ++p) {
     const int step = static_cast<int>(p);
     SYNCLINE_RETURN_IF_ERROR(EnterStep(step));
-    SYNCLINE_RETURN_IF_ERROR(RunForward(p, Pass::kForward, seed));
+    SYNCLINE_RETURN_IF_ERROR(RunForward(p, Pass::kForward));
     LeaveStep(step);
   }
   return EnterStep(static_cast<int>(calls_.size()));
 }
 
-absl::Status StepPlan::Backward(uint64_t seed, bool accumulate, bool is_last,
+absl::Status StepPlan::Backward(bool accumulate, bool is_last,
                                 absl::FunctionRef<void(int)> ready) {
   auto next = ready_order_.begin();
   const auto report = [&](int step) {
@@ -646,8 +642,8 @@ absl::Status StepPlan::Backward(uint64_t seed, bool accumulate, bool is_last,
   for (const StepMemory::Step& step : memory_.after_loss) {
     const auto p = static_cast<size_t>(step.position);
     SYNCLINE_RETURN_IF_ERROR(EnterStep(++number));
-    SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, Pass::kRecomputed, seed)
-                                        : RunBackward(p, seed, accumulate));
+    SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, Pass::kRecomputed)
+                                        : RunBackward(p, accumulate));
     LeaveStep(number);
     report(number);
   }
@@ -705,7 +701,7 @@ std::string StepPlan::DescribeRowNotFinite() const {
   return "";
 }
 
-std::string StepPlan::FindNonFinite(uint64_t seed) {
+std::string StepPlan::FindNonFinite() {
   if (gathers()) return "";
   const auto given = [&](absl::Span<const ValueId> values,
                          absl::string_view what) -> std::string {
@@ -721,7 +717,7 @@ std::string StepPlan::FindNonFinite(uint64_t seed) {
   if (found.empty()) found = DescribeRowNotFinite();
   for (size_t p = 0; p < calls_.size() && found.empty(); ++p) {
     const Call& call = calls_[p];
-    if (!RunForward(p, Pass::kSearch, seed).ok()) break;
+    if (!RunForward(p, Pass::kSearch).ok()) break;
     const std::vector<void*>& outputs = call.forward.outputs;
     for (size_t i = 0; i < outputs.size() && found.empty(); ++i) {
       if (call.node->outputs[i] == kNoValue) continue;

@@ -125,6 +125,7 @@ class StepPlan {
     // With folds_statistics; null: those of this batch alone.
     StatisticsExchange* statistics = nullptr;
     Stream* stream = nullptr;     // where the device runs it
+    uint64_t seed = 0;            // for what is random in this step
     DataError* errors = nullptr;  // in memory of the device, kNone
     // That gradients have on their way through backward; null: none.
     const GradientScale* scale = nullptr;
@@ -141,16 +142,15 @@ class StepPlan {
   // false or no parameter leads to the loss.
   void RunLoss(bool for_backward, double* loss);
 
-  // `seed` is for what is random in this step. Errors: a library's, naming the
-  // node.
-  absl::Status Forward(uint64_t seed);
+  // Errors: a library's, naming the node.
+  absl::Status Forward();
   // Calls ready(i) once per parameter, as soon as its gradient is final and it
   // is not read again in this run. `accumulate`: adds to the gradients of
   // parameters and rows that are there, of earlier parts; else overwrites them.
   // With Memory.scale all of them are scaled. In the last part of a batch the
   // rows' lose that here (arrays of the scale behind those of parameters); the
   // parameters' are the caller's, in `ready`.
-  absl::Status Backward(uint64_t seed, bool accumulate, bool is_last,
+  absl::Status Backward(bool accumulate, bool is_last,
                         absl::FunctionRef<void(int)> ready);
 
   // In words, what Forward's kernels have reported. Errors: InvalidArgument,
@@ -160,7 +160,7 @@ class StepPlan {
   // Runs Forward once more, and says which is the first input, parameter or
   // node output that holds NaN or infinity; empty if none does, or if
   // parameters are gathered, which are not there a second time.
-  std::string FindNonFinite(uint64_t seed);
+  std::string FindNonFinite();
 
  private:
   // Why a node's Forward runs.
@@ -251,10 +251,10 @@ class StepPlan {
   // Queues the mark of an operator's work before that work, where the device is
   // not the host.
   void Mark(size_t position, Work work);
-  absl::Status RunForward(size_t position, Pass pass, uint64_t seed);
-  absl::Status RunBackward(size_t position, uint64_t seed, bool accumulate);
+  absl::Status RunForward(size_t position, Pass pass);
+  absl::Status RunBackward(size_t position, bool accumulate);
   Op::Tensors TensorsOf(size_t position, const Arguments& arguments,
-                        void* scratch, uint64_t seed) const;
+                        void* scratch) const;
   // Names the node, and the part where numbers of samples are counted in it.
   absl::Status AnnotateNode(const absl::Status& status, const Node& node) const;
   // Numbers of a value, in float32. Errors: the device's.
@@ -325,7 +325,8 @@ class StepPlan {
   std::vector<float*> gradients_;       // by parameter
   absl::Span<RowBatch* const> tables_;
   int64_t first_sample_ = 0;
-  int64_t first_in_step_ = 0;  // of that sample, over all workers
+  StepNumbers numbers_;                        // as they are copied from
+  const StepNumbers* step_numbers_ = nullptr;  // in memory of the device
   int64_t batch_samples_ = 0;  // of the batch that this is a part of
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;

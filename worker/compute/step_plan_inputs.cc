@@ -21,7 +21,8 @@ size_t BytesOfRows(const RowBatch& table) {
 
 int64_t StepPlan::staged_bytes() const {
   if (spec_.device->is_host()) return 0;
-  int64_t bytes = loss_.rows() * loss_.label_width() * int64_t{sizeof(float)};
+  int64_t bytes = sizeof(StepNumbers) +
+                  loss_.rows() * loss_.label_width() * int64_t{sizeof(float)};
   for (const ValueId feed : spec_.feeds) {
     if (feed != kNoValue) bytes += static_cast<int64_t>(BytesOf(feed));
   }
@@ -58,8 +59,8 @@ absl::Status StepPlan::StageConstants() {
   return absl::OkStatus();
 }
 
-// Slots of inputs_: the labels, the feeds, and then of each table its rows, its
-// gradients and the positions of its lookups.
+// Slots of inputs_: the step's numbers, the labels, the feeds, and then of each
+// table its rows, its gradients and the positions of its lookups.
 absl::Status StepPlan::StageInputs(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(StageConstants());
   const Batch& batch = *memory.batch;
@@ -70,6 +71,12 @@ absl::Status StepPlan::StageInputs(const Memory& memory) {
     return inputs_.Copy(stream, slot, from, count * sizeof(*from));
   };
   size_t slot = 0;
+  numbers_ = {.seed = memory.seed,
+              .first_sample = batch.first_in_step + memory.first_sample};
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const void* const numbers,
+      inputs_.Copy(stream, slot++, &numbers_, sizeof(numbers_)));
+  step_numbers_ = static_cast<const StepNumbers*>(numbers);
   SYNCLINE_ASSIGN_OR_RETURN(
       const void* const labels,
       stage(slot++, batch.labels, memory.first_sample * batch.label_width,

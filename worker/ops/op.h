@@ -24,6 +24,7 @@
 #include "kernels/device/data_error.h"
 #include "kernels/device/device.h"
 #include "kernels/device/floats.h"
+#include "kernels/device/step_numbers.h"
 
 namespace syncline::worker {
 
@@ -131,10 +132,10 @@ class Op {
     void* scratch = nullptr;   // of this call
     Stream* stream = nullptr;  // never null when an Op runs
     ErrorSlot errors = {};     // of this node
-    // For what is random: differs by node and clock. The place of the first
-    // sample among those of the step, over all workers and parts of batches.
-    uint64_t seed = 0;
-    int64_t first_sample = 0;
+    // For what is random: the numbers of the step, in memory of the device, and
+    // that of the node.
+    const StepNumbers* numbers = nullptr;
+    uint64_t node = 0;
     // Of this step, where the Op folds statistics; null: of this batch alone.
     StatisticsExchange* statistics = nullptr;
     // Forward has been run in this step, on the same inputs.

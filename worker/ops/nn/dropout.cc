@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/random.h"
 #include "common/base/status_macros.h"
 #include "kernels/device/dropout_kernels.h"
 #include "kernels/device/kernel_table.h"
@@ -48,8 +47,12 @@ class DropoutOp : public Op {
 
   absl::Status Forward(const Tensors& t) override {
     auto* const mask = static_cast<uint8_t*>(t.workspace);
-    kernels_.draw(*t.stream, count_, SeedFor(t.seed, seed_),
-                  t.first_sample * per_sample_, ratio_, mask);
+    kernels_.draw(*t.stream, count_,
+                  {.numbers = t.numbers,
+                   .node = t.node,
+                   .seed = seed_,
+                   .per_sample = per_sample_},
+                  ratio_, mask);
     kernels_.apply(*t.stream, count_, scale_, mask, t.in(0),
                    /*accumulate=*/false, t.out(0));
     WriteMask(kernels_, mask_type_, mask, t);

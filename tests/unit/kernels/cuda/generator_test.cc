@@ -75,8 +75,12 @@ TEST(CudaGeneratorTest, MasksOfDropout) {
         ExpectSameKernels([&](KernelRun& run) {
           auto* const mask = static_cast<uint8_t*>(run.Result(n));
           auto* const y = static_cast<float*>(run.Result(n * sizeof(float)));
-          run.kernels().dropout->draw(run.stream(), n, /*seed=*/77, first,
-                                      ratio, mask);
+          const MaskWords words = {
+              .numbers = run.Put(std::vector<StepNumbers>{{77, first}}),
+              .node = 3,
+              .seed = 5,
+              .per_sample = 3};
+          run.kernels().dropout->draw(run.stream(), n, words, ratio, mask);
           run.kernels().dropout->widen(run.stream(), n, mask, y);
           run.kernels().dropout->apply(run.stream(), n, 2.5f, mask,
                                        run.Put(std::vector<float>(n, 1.5f)),

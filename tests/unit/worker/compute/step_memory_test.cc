@@ -214,12 +214,13 @@ class Interpreter {
     scratch_.assign(
         std::max(traits.forward_scratch_bytes, traits.backward_scratch_bytes),
         '\xff');
-    const uint64_t step = SeedFor(kExecutorSeed, kClock);
+    numbers_ = {.seed = SeedFor(kExecutorSeed, kClock)};
     return {.inputs = inputs_,
             .outputs = outputs_,
             .workspace = workspaces_[n].data(),
             .scratch = scratch_.data(),
-            .seed = SeedFor(step, n)};
+            .numbers = &numbers_,
+            .node = n};
   }
 
   void Forward(size_t n) {
@@ -271,6 +272,7 @@ class Interpreter {
   std::vector<std::unique_ptr<Op>> ops_;  // by node
   std::vector<std::vector<char>> workspaces_;
   std::vector<char> scratch_;
+  StepNumbers numbers_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
 };

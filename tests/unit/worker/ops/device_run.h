@@ -60,6 +60,7 @@ class DeviceRun {
                              .channel_block = c.output_block});
     output_ = Put(std::vector<float>(y.values.size(), kUnset), of_output);
     record_ = OnDevice(std::vector<DataError>(1));
+    numbers_ = OnDevice(std::vector<StepNumbers>(1));
   }
 
   // Errors: the operator's factory's.
@@ -86,7 +87,8 @@ class DeviceRun {
                                  .workspace = workspace,
                                  .scratch = scratch,
                                  .stream = stream_.get(),
-                                 .errors = {.record = record_}};
+                                 .errors = {.record = record_},
+                                 .numbers = numbers_};
     EXPECT_TRUE((*op)->Forward(tensors).ok());
     const TensorType& y = spec_.outputs[0];
     std::vector<std::vector<float>> results = {
@@ -212,6 +214,7 @@ class DeviceRun {
   std::vector<const void*> inputs_;
   void* output_ = nullptr;
   DataError* record_ = nullptr;
+  const StepNumbers* numbers_ = nullptr;
 };
 
 }  // namespace syncline::worker

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/base/random.h"
 #include "kernels/device/dropout_kernels.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/elementwise/philox.h"
@@ -67,18 +68,21 @@ class DropoutTest : public ::testing::Test {
     std::vector<uint8_t> mask(count);
     const Device& device = *spec_.device;
     const std::unique_ptr<Stream> stream = *spec_.device->MakeStream();
-    device.kernels().dropout->draw(*stream, count, /*seed=*/7, first, 0.3,
-                                   mask.data());
+    const StepNumbers numbers = {.seed = 7, .first_sample = first};
+    device.kernels().dropout->draw(*stream, count,
+                                   {.numbers = &numbers, .node = 3, .seed = 5},
+                                   0.3, mask.data());
     return mask;
   }
 
   Op::Tensors Tensors(uint64_t seed) {
     inputs_ = {x_.data(), &ratio_, &training_mode_};
     outputs_ = {y_.data(), mask_.data()};
+    numbers_ = {.seed = seed};
     return {.inputs = inputs_,
             .outputs = outputs_,
             .workspace = workspace_.data(),
-            .seed = seed};
+            .numbers = &numbers_};
   }
 
   float ratio_ = 0.3f;
@@ -91,6 +95,7 @@ class DropoutTest : public ::testing::Test {
   std::vector<float> dx_ = std::vector<float>(kCount);
   std::vector<uint8_t> mask_ = std::vector<uint8_t>(kCount, 7);
   std::vector<char> workspace_;
+  StepNumbers numbers_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;
 };
@@ -148,7 +153,8 @@ TEST_F(DropoutTest, AMaskIsThatOfPhilox) {
   const std::vector<uint8_t> mask = Drawn(kFirst, 200);
   for (int64_t i = 0; i < 200; ++i) {
     const uint64_t word = kFirst + i;
-    const PhiloxBlock block = PhiloxBlockOf(7, word / 4);
+    const PhiloxBlock block =
+        PhiloxBlockOf(SeedFor(SeedFor(7, 3), 5), word / 4);
     ASSERT_EQ(mask[i], block.words[word % 4] >= 0.3 * 0x1p32) << i;
   }
 }
