@@ -314,7 +314,7 @@ constexpr MetricInfo kCatalogue[] = {
      "Not those that stay on the GPU."},
     {"syncline_worker_gpu_copy_seconds_total", kCounter, "seconds", "direction",
      "Time of the GPU's queue for these copies: an estimate by those that are "
-     "timed, in one step part of 17."},
+     "timed, in one step of 17."},
     {"syncline_worker_gpu_read_failures_total", kCounter, "reads", "",
      "Reads of the GPU's state that failed: it has fallen off its bus, or "
      "its driver is at fault."},

@@ -69,11 +69,12 @@ std::string ProgressMark::Running() const {
   const uint64_t word = *static_cast<const volatile uint64_t*>(&at_);
   MutexLock lock(&mu_);
   const auto number = static_cast<uint32_t>(word);
-  if (word == 0 || word >> 32 != names_number_ || names_ == nullptr ||
-      number >= names_->size()) {
-    return "";
+  for (const auto& [known, names_number] : numbers_) {
+    if (names_number != word >> 32) continue;
+    const std::shared_ptr<const Stream::Marks> names = known.lock();
+    if (names != nullptr && number < names->size()) return (*names)[number];
   }
-  return (*names_)[number];
+  return "";
 }
 
 }  // namespace syncline::cuda

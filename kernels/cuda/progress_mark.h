@@ -50,7 +50,8 @@ class ProgressMark {
   // another mark is of the same.
   void Continue(uint64_t word) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The name of the work that the device runs; empty: none of the latest names.
+  // The name of the work that the device runs, or ran last; empty: it has none,
+  // or one of names that are gone.
   std::string Running() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

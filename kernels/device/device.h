@@ -96,9 +96,9 @@ class DeviceGraph {
   virtual ~DeviceGraph() = default;
 
   // Puts all of the work into `stream`: the one that it was kept from. The
-  // graph stays until the stream has done it. A device that fails within it
-  // says in its error which of the stream's names it was running, if these are
-  // those of the latest UseMarks.
+  // graph stays until the stream has done it, and so do the names of its marks.
+  // A device that fails within it says in its error which of them it was
+  // running.
   virtual void Launch(Stream& stream) = 0;
 };
 

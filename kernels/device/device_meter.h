@@ -70,8 +70,7 @@ class DeviceMeter {
 // The stream's thread.
 class CopySampler {
  public:
-  // Not a number of parts in which batches are computed, each of which is a
-  // round: all parts take their turn.
+  // A prime: what comes again every few rounds is not timed each time.
   static constexpr int64_t kPeriod = 17;
   // Of one round; the others' time is taken for the same.
   static constexpr size_t kTimedMax = 512;

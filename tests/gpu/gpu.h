@@ -16,8 +16,9 @@ inline constexpr int kExitWithoutGpu = 3;
 // it anew, so that one test's error is not the next one's.
 class OnGpu {
  public:
-  explicit OnGpu(CudaConvolutions convolutions = Convolutions()) {
-    auto device = OpenCudaDevice(0, convolutions);
+  explicit OnGpu(CudaConvolutions convolutions = Convolutions(),
+                 bool has_graphs = true) {
+    auto device = OpenCudaDevice(0, convolutions, has_graphs);
     EXPECT_TRUE(device.ok()) << device.status();
     if (device.ok()) device_ = *std::move(device);
   }
@@ -27,6 +28,9 @@ class OnGpu {
     return device.ok() ? (*device)->description().why_no_convolutions
                        : std::string(device.status().message());
   }
+
+  // Without graphs.
+  static OnGpu Queued() { return OnGpu(Convolutions(), /*has_graphs=*/false); }
 
   // Null: the test has failed.
   Device* device() { return device_.get(); }

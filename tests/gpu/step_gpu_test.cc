@@ -16,7 +16,9 @@ namespace {
 
 using worker::Block;
 using worker::Convolutions;
+using worker::ExpectSameBitsAsQueued;
 using worker::ExpectSameStepsOn;
+using worker::Masked;
 
 TEST(StepGpuTest, ATransformersBlock) {
   OnGpu gpu;
@@ -41,6 +43,22 @@ TEST(StepGpuTest, In16Bits) {
   OnGpu gpu;
   ASSERT_NE(gpu.device(), nullptr);
   ExpectSameStepsOn(gpu.device(), Block(), 1, 1, DType::kBfloat16, 4.0 / 256);
+}
+
+// In float32 and in 16 bits, whole and in parts.
+TEST(StepGpuTest, GraphsHaveTheBitsOfQueuedSteps) {
+  OnGpu queued = OnGpu::Queued();
+  OnGpu gpu;
+  ASSERT_NE(queued.device(), nullptr);
+  ASSERT_NE(gpu.device(), nullptr);
+  for (const auto& model : {Masked(), Block(), Convolutions()}) {
+    for (const DType type : {DType::kFloat32, DType::kBfloat16}) {
+      for (const int64_t parts : {1, 2}) {
+        ExpectSameBitsAsQueued(queued.device(), gpu.device(), model, parts,
+                               type);
+      }
+    }
+  }
 }
 
 constexpr int kSteps = 10;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "common/base/check.h"
 #include "common/base/random.h"
 #include "common/base/status_macros.h"
+#include "common/system/log.h"
 #include "common/system/memory_claim.h"
 #include "kernels/cpu/cpu_device.h"
 #include "kernels/device/data_error.h"
@@ -23,6 +25,7 @@
 #include "worker/compute/parameter_memory.h"
 #include "worker/compute/pass_timer.h"
 #include "worker/compute/plan_report.h"
+#include "worker/compute/step_graphs.h"
 #include "worker/compute/step_plan.h"
 #include "worker/compute/step_record.h"
 
@@ -32,6 +35,10 @@ namespace {
 // Of a length: full, short last and evaluation batches, with room for an odd
 // size or two.
 constexpr size_t kPlansPerLength = 8;
+
+// Gradients that leave a device together where a step is kept. By estimate a
+// bus takes 20 us for them, and a cut of the graph 5.
+constexpr int64_t kSegmentBytes = int64_t{1} << 20;
 
 class GraphExecutor : public Executor {
  public:
@@ -136,6 +143,7 @@ class GraphExecutor : public Executor {
     int64_t batch_size;
     int64_t length;
     std::unique_ptr<StepPlan> plan;
+    std::unique_ptr<KeptSteps> kept;  // goes first
   };
 
   // Training steps do.
@@ -209,6 +217,7 @@ class GraphExecutor : public Executor {
     return gradient_counts_;
   }
   void FillParameters();
+  // The plan is then the first of plans_.
   absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size,
                                     int64_t length);
   absl::Status EnsureArena(int64_t bytes);
@@ -227,29 +236,56 @@ class GraphExecutor : public Executor {
   };
   absl::StatusOr<StepPlan*> Ready(bool training, const Batch& batch, Part part,
                                   uint64_t seed);
+  // Uploads wait for the work that reads what they write: parts of a batch
+  // follow each other without a wait of the host. Behind AfterUploads the
+  // stream waits for them.
+  void BeforeUploads();
+  void AfterUploads();
+  // Waits until no work of a step is left, after an error.
+  void Settle();
   // Puts the loss into the stream, and a copy of the record after it.
   void RunLoss(StepPlan& plan, bool for_backward);
   // Returns the part's summed loss.
   absl::StatusOr<double> TrainPart(const Batch& batch, Part part, int64_t clock,
                                    uint64_t seed,
                                    absl::FunctionRef<void(int)> ready);
-  // A part of a step on its way through backward.
+  // A part of a step on its way.
   struct OpenPart {
     StepPlan* plan = nullptr;
+    bool accumulates = false;  // to gradients of earlier parts
     bool is_last = false;
     absl::FunctionRef<void(int)> ready;
+    bool has_loss = false;            // it is queued
     std::optional<double> loss = {};  // once it is known to be good
+    // Of the loss, and of what Report has waited for.
     absl::Status status = absl::OkStatus();
   };
+  // Puts all work of the part into the stream. Calls on_loss() behind the loss
+  // and the copy of the record, and on_final(i) behind gradient `i`. Errors:
+  // the plan's; those of the two.
+  absl::Status Queue(const OpenPart& part,
+                     absl::FunctionRef<absl::Status()> on_loss,
+                     absl::FunctionRef<absl::Status(int)> on_final);
+  absl::Status RunAtOnce(OpenPart* part);
+  // The segments to run in place of it; empty: none are kept.
+  absl::Span<const StepSegment> KeptFor(const OpenPart& part);
+  absl::StatusOr<std::vector<StepSegment>> Keep(const OpenPart& part);
+  absl::Status RunKept(OpenPart* part, absl::Span<const StepSegment> segments);
+  // Somebody is to have the gradients of this part before it ends.
+  bool SendsOff(const OpenPart& part) const {
+    return part.is_last && (!keeps_on_device_ || listener_ != nullptr);
+  }
+  // Says once what becomes of steps on a device with graphs.
+  void SayOnce(const absl::Status& why_not);
   // The loss that is in the record. Errors: InvalidArgument, naming the node:
   // data that cannot be computed with; the device's.
   absl::StatusOr<double> ReadLoss(const StepPlan& plan);
   // Fills in the loss. Errors: those of ReadLoss; FailedPrecondition: it is not
   // finite.
   absl::Status CheckLoss(OpenPart* part);
-  // Gradient `i` is final: puts its copy to the host into the stream, and
-  // reports those that are there.
-  void OnFinal(OpenPart* part, int i);
+  // Gradients that are final behind what is queued: puts their copies to the
+  // host into the stream of these, and lets the listener know.
+  void SendOff(const OpenPart& part, absl::Span<const int> gradients);
   // After a step: what its last part's gradients were found to be. Empty: all
   // finite, or there is no scale.
   std::string OverflowText();
@@ -294,11 +330,27 @@ class GraphExecutor : public Executor {
   StatisticsExchange* statistics_ = nullptr;
   // From Allocate on:
   std::unique_ptr<Stream> stream_;
+  // For copies to the device and to the host; null where it is the host.
+  std::unique_ptr<Stream> upload_stream_;
+  std::unique_ptr<Stream> download_stream_;
+  Stream* uploads_ = nullptr;    // these, or stream_
+  Stream* downloads_ = nullptr;  // likewise
+  std::unique_ptr<Event> computed_;
+  std::unique_ptr<Event> uploaded_;
   StepRecord record_;
-  std::optional<GradientScale> scale_;          // options_.scales_loss
-  std::vector<std::unique_ptr<Event>> events_;  // by parameter
-  std::vector<int> copying_;   // gradients on their way to the host, in order
-  size_t reported_ = 0;        // of these
+  std::optional<GradientScale> scale_;  // options_.scales_loss
+  // By the order in which gradients leave a part, alone or several together.
+  std::vector<std::unique_ptr<Event>> final_;
+  std::vector<std::unique_ptr<Event>> copied_;
+  size_t sent_ = 0;  // of these
+  // Gradients on their way to the host, in order, with their place in copied_.
+  struct Copying {
+    int parameter;
+    size_t sent;
+  };
+  std::vector<Copying> copying_;
+  size_t reported_ = 0;  // of these
+  bool has_said_ = false;
   std::vector<float> scores_;  // Evaluate's, where the device is not the host
 };
 
@@ -441,13 +493,24 @@ absl::Status GraphExecutor::CheckRoom(const ExecutorPlan& plan) {
 absl::Status GraphExecutor::Allocate(const ExecutorPlan& plan) {
   SYNCLINE_RETURN_IF_ERROR(CheckRoom(plan));
   SYNCLINE_ASSIGN_OR_RETURN(stream_, device_.MakeStream());
+  uploads_ = downloads_ = stream_.get();
+  if (!device_.is_host()) {
+    SYNCLINE_ASSIGN_OR_RETURN(upload_stream_, device_.MakeStream());
+    SYNCLINE_ASSIGN_OR_RETURN(download_stream_, device_.MakeStream());
+    uploads_ = upload_stream_.get();
+    downloads_ = download_stream_.get();
+  }
+  for (std::unique_ptr<Event>* event : {&computed_, &uploaded_}) {
+    SYNCLINE_ASSIGN_OR_RETURN(*event, device_.MakeEvent());
+  }
   SYNCLINE_RETURN_IF_ERROR(record_.Allocate(device_, *stream_));
   SYNCLINE_RETURN_IF_ERROR(passes_.Allocate(device_));
   if (options_.scales_loss) {
     SYNCLINE_RETURN_IF_ERROR(scale_.emplace().Allocate(device_, *stream_));
   }
   for (size_t i = 0; i < counts_.size(); ++i) {
-    SYNCLINE_ASSIGN_OR_RETURN(events_.emplace_back(), device_.MakeEvent());
+    SYNCLINE_ASSIGN_OR_RETURN(final_.emplace_back(), device_.MakeEvent());
+    SYNCLINE_ASSIGN_OR_RETURN(copied_.emplace_back(), device_.MakeEvent());
   }
   copying_.reserve(counts_.size());
   SYNCLINE_RETURN_IF_ERROR(
@@ -477,7 +540,8 @@ absl::Status GraphExecutor::MakeResident(const GoOnCheck& go_on) {
 
 absl::Status GraphExecutor::EnsureArena(int64_t bytes) {
   if (arena_.bytes() >= static_cast<size_t>(bytes)) return absl::OkStatus();
-  arena_ = DeviceMemory();  // before there are two
+  SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());  // A part may be under way.
+  arena_ = DeviceMemory();                           // before there are two
   SYNCLINE_ASSIGN_OR_RETURN(arena_, device_.Allocate(bytes));
   return absl::OkStatus();
 }
@@ -535,8 +599,8 @@ absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
            .fuses = options_.fuses}));
   if (training && gathers()) SYNCLINE_RETURN_IF_ERROR(CheckUnits(*plan));
   if (plans_.size() == kPlansPerLength * Lengths().size()) plans_.pop_back();
-  plans_.insert(plans_.begin(),
-                {training, batch_size, length, std::move(plan)});
+  plans_.insert(plans_.begin(), {training, batch_size, length, std::move(plan),
+                                 std::make_unique<KeptSteps>()});
   return plans_.front().plan.get();
 }
 
@@ -563,6 +627,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
         plan->loss().CheckLabels(batch.size, batch.labels));
   }
   SYNCLINE_RETURN_IF_ERROR(EnsureArena(plan->arena_bytes()));
+  BeforeUploads();
   SYNCLINE_RETURN_IF_ERROR(plan->Bind(
       {.arena = arena_.as<char>(),
        .batch = &batch,
@@ -576,14 +641,15 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .recorder = training ? recorder_ : nullptr,
        .statistics = training ? statistics_ : nullptr,
        .stream = stream_.get(),
+       .uploads = uploads_,
        .seed = seed,
        .errors = record_.error(),
        .scale = training && scale_.has_value() ? &*scale_ : nullptr}));
-  // Counts as work of the inputs, which Bind has begun.
   const bool has_values = keeps_on_device_ || takes_values_on_device_;
   if (part.first == 0 && !(training && has_values)) {
-    values_.CopyToDevice(*stream_);
+    values_.CopyToDevice(*uploads_);
   }
+  AfterUploads();
   bound_ = training ? plan : nullptr;
   return plan;
 }
@@ -602,31 +668,51 @@ absl::Status GraphExecutor::CheckLoss(OpenPart* part) {
   return absl::OkStatus();
 }
 
-void GraphExecutor::OnFinal(OpenPart* part, int i) {
-  if (!part->status.ok()) return;
-  const bool is_gradient = !training_.parameters[i].momentum.has_value();
-  if (scale_.has_value() && part->is_last && is_gradient) {
-    scale_->Unscale(*stream_, counts_[i], part->plan->gradient(i), i);
+void GraphExecutor::BeforeUploads() {
+  if (upload_stream_ == nullptr) return;
+  computed_->Record(*stream_);
+  uploads_->Wait(*computed_);
+}
+
+void GraphExecutor::AfterUploads() {
+  if (upload_stream_ == nullptr) return;
+  uploaded_->Record(*uploads_);
+  stream_->Wait(*uploaded_);
+}
+
+void GraphExecutor::Settle() {
+  for (Stream* const stream : {uploads_, stream_.get(), downloads_}) {
+    stream->Synchronize().IgnoreError();  // An error is the step's own.
   }
-  const bool is_transient = gradient_memory_[i].is_transient;
-  if (!is_transient && !keeps_on_device_) {
-    gradients_.CopyToHost(*stream_, static_cast<size_t>(i));
+}
+
+void GraphExecutor::SendOff(const OpenPart& part,
+                            absl::Span<const int> gradients) {
+  Event& final = *final_[sent_];
+  final.Record(*stream_);
+  if (listener_ != nullptr) {
+    for (const int i : gradients) {
+      listener_->OnGradientQueued(i, part.plan->gradient(i), final);
+    }
   }
-  events_[i]->Record(*stream_);
-  copying_.push_back(i);
-  if (listener_ != nullptr && part->is_last) {
-    listener_->OnGradientQueued(i, part->plan->gradient(i), *events_[i]);
+  if (download_stream_ != nullptr) downloads_->Wait(final);
+  for (const int i : gradients) {
+    if (!gradient_memory_[i].is_transient && !keeps_on_device_) {
+      gradients_.CopyToHost(*downloads_, static_cast<size_t>(i));
+    }
+    copying_.push_back({i, sent_});
   }
-  part->status = Report(part, /*all=*/is_transient);
+  copied_[sent_++]->Record(*downloads_);
 }
 
 absl::Status GraphExecutor::Report(OpenPart* part, bool all) {
   for (; reported_ < copying_.size(); ++reported_) {
-    const int i = copying_[reported_];
-    if (!all && !events_[i]->IsDone()) break;
-    SYNCLINE_RETURN_IF_ERROR(events_[i]->Wait());
+    const Copying& copying = copying_[reported_];
+    Event& copied = *copied_[copying.sent];
+    if (!all && !copied.IsDone()) break;
+    SYNCLINE_RETURN_IF_ERROR(copied.Wait());
     if (!part->loss.has_value()) SYNCLINE_RETURN_IF_ERROR(CheckLoss(part));
-    part->ready(i);
+    part->ready(copying.parameter);
   }
   return absl::OkStatus();
 }
@@ -688,7 +774,10 @@ absl::StatusOr<Executor::StepResult> GraphExecutor::TrainStep(
     };
     const absl::StatusOr<double> loss =
         TrainPart(batch, part, clock, seed, ready);
-    if (!loss.ok() && scale_.has_value()) scale_->Forget(*stream_);
+    if (!loss.ok()) {
+      Settle();
+      if (scale_.has_value()) scale_->Forget(*stream_);
+    }
     SYNCLINE_RETURN_IF_ERROR(loss.status());
     result.loss_sum += *loss;
   }
@@ -700,7 +789,116 @@ void GraphExecutor::RunLoss(StepPlan& plan, bool for_backward) {
   const StepRecorder::Interval interval(for_backward ? recorder_ : nullptr,
                                         StepProfile::LOSS);
   plan.RunLoss(for_backward, record_.loss());
-  record_.Copy(*stream_);
+  record_.Queue(*stream_);
+}
+
+absl::Status GraphExecutor::Queue(
+    const OpenPart& part, absl::FunctionRef<absl::Status()> on_loss,
+    absl::FunctionRef<absl::Status(int)> on_final) {
+  SYNCLINE_RETURN_IF_ERROR(part.plan->Forward());
+  RunLoss(*part.plan, /*for_backward=*/true);
+  SYNCLINE_RETURN_IF_ERROR(on_loss());
+  const auto ready = [&](int i) {
+    const bool is_gradient = !training_.parameters[i].momentum.has_value();
+    if (scale_.has_value() && part.is_last && is_gradient) {
+      scale_->Unscale(*stream_, counts_[i], part.plan->gradient(i), i);
+    }
+    return on_final(i);
+  };
+  SYNCLINE_RETURN_IF_ERROR(
+      part.plan->Backward(part.accumulates, part.is_last, ready));
+  if (scale_.has_value()) scale_->Copy(*stream_);
+  return absl::OkStatus();
+}
+
+absl::Status GraphExecutor::RunAtOnce(OpenPart* part) {
+  const auto on_loss = [&] {
+    part->has_loss = true;
+    record_.Note(*stream_);
+    passes_.EndForward(*stream_);
+    // A device that is done already has not begun with backward.
+    if (record_.IsCopied()) part->status = CheckLoss(part);
+    return part->status;
+  };
+  const auto on_final = [&](int i) {
+    if (!part->is_last) return absl::OkStatus();
+    SendOff(*part, {i});
+    part->status = Report(part, /*all=*/gradient_memory_[i].is_transient);
+    return part->status;
+  };
+  return Queue(*part, on_loss, on_final);
+}
+
+absl::StatusOr<std::vector<StepSegment>> GraphExecutor::Keep(
+    const OpenPart& part) {
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  SegmentRecorder recorder(stream_.get(),
+                           SendsOff(part) ? kSegmentBytes : kNever);
+  SYNCLINE_RETURN_IF_ERROR(recorder.Begin());
+  const auto add_apart = [&](const StepPlan::Apart& apart) {
+    return recorder.AddApart(apart);
+  };
+  const StepPlan::OnApart on_apart = add_apart;
+  part.plan->UseApart(&on_apart);
+  const absl::Status queued = Queue(
+      part,
+      [&] {
+        recorder.AddLoss();
+        return absl::OkStatus();
+      },
+      [&](int i) {
+        return recorder.AddGradient(i, ParameterMemory::BytesOf(counts_[i]));
+      });
+  part.plan->UseApart(nullptr);
+  SYNCLINE_RETURN_IF_ERROR(queued);
+  return recorder.End();
+}
+
+void GraphExecutor::SayOnce(const absl::Status& why_not) {
+  if (std::exchange(has_said_, true)) return;
+  if (why_not.ok()) {
+    LogInfo("steady steps are graphs of the device")
+        .Field("device", device_.name());
+  } else {
+    LogWarning("steps are no graphs of the device: each call is queued alone")
+        .Field("device", device_.name())
+        .Field("why", why_not.message());
+  }
+}
+
+absl::Span<const StepSegment> GraphExecutor::KeptFor(const OpenPart& part) {
+  if (!device_.has_graphs() || recorder_ != nullptr) return {};
+  const int choices = (part.accumulates ? 1 : 0) | (part.is_last ? 2 : 0) |
+                      (SendsOff(part) ? 4 : 0);
+  KeptSteps::Step* const step =
+      plans_.front().kept->Find(part.plan->binding(), choices);
+  if (step == nullptr || step->is_refused) return {};
+  if (step->segments.empty()) {
+    absl::StatusOr<std::vector<StepSegment>> segments = Keep(part);
+    SayOnce(segments.status());
+    step->is_refused = !segments.ok();
+    if (segments.ok()) step->segments = *std::move(segments);
+  }
+  return step->segments;
+}
+
+absl::Status GraphExecutor::RunKept(OpenPart* part,
+                                    absl::Span<const StepSegment> segments) {
+  for (const StepSegment& segment : segments) {
+    if (segment.graph == nullptr) {
+      SYNCLINE_RETURN_IF_ERROR(part->plan->RunApart(segment.apart));
+      continue;
+    }
+    segment.graph->Launch(*stream_);
+    if (segment.has_loss) {
+      part->has_loss = true;
+      record_.Note(*stream_);
+    }
+    if (part->is_last && !segment.gradients.empty()) {
+      SendOff(*part, segment.gradients);
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> GraphExecutor::TrainPart(
@@ -711,36 +909,45 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
   const auto at_clock = [clock](const absl::Status& failure) {
     return Annotate(failure, absl::StrCat("step at clock ", clock));
   };
-  passes_.BeginForward(*stream_);
-  const absl::Status forward = plan->Forward();
-  if (!forward.ok()) {
+  OpenPart open = {.plan = plan,
+                   .accumulates = part.first > 0,
+                   .is_last = part.is_last,
+                   .ready = ready};
+  copying_.clear();
+  reported_ = 0;
+  sent_ = 0;
+  const absl::Span<const StepSegment> kept = KeptFor(open);
+  passes_.Begin(*stream_);
+  const absl::Status run =
+      kept.empty() ? RunAtOnce(&open) : RunKept(&open, kept);
+  passes_.End(*stream_);
+  if (!run.ok() && !open.has_loss) {
     // Bad data may be the reason.
     record_.Copy(*stream_);
     SYNCLINE_RETURN_IF_ERROR(ReadLoss(*plan).status());
-    if (!absl::IsFailedPrecondition(forward)) return forward;
-    return at_clock(Located(*plan, forward));
+    if (!absl::IsFailedPrecondition(run)) return run;
+    return at_clock(Located(*plan, run));
   }
-  RunLoss(*plan, /*for_backward=*/true);
-  passes_.EndForward(*stream_);
-  OpenPart open = {.plan = plan, .is_last = part.is_last, .ready = ready};
-  // A device that is done already has not begun with backward.
-  if (record_.IsCopied()) open.status = CheckLoss(&open);
   if (open.status.ok()) {
-    copying_.clear();
-    reported_ = 0;
-    SYNCLINE_RETURN_IF_ERROR(plan->Backward(/*accumulate=*/part.first > 0,
-                                            part.is_last,
-                                            [&](int i) { OnFinal(&open, i); }));
-    if (scale_.has_value()) scale_->Copy(*stream_);
-    passes_.EndBackward(*stream_);
-    open.status.Update(Report(&open, /*all=*/true));
+    SYNCLINE_RETURN_IF_ERROR(run);
+    if (part.is_last && !tables_.empty() && download_stream_ != nullptr) {
+      computed_->Record(*stream_);
+      downloads_->Wait(*computed_);
+      plan->CopyRowGradients(*downloads_);
+    }
+    open.status = Report(&open, /*all=*/true);
   }
   if (open.status.ok() && !open.loss.has_value())
     open.status = CheckLoss(&open);
   if (absl::IsFailedPrecondition(open.status)) return at_clock(open.status);
   SYNCLINE_RETURN_IF_ERROR(open.status);
+  // The next part is queued behind this one.
+  if (!part.is_last) return *open.loss;
   SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
-  passes_.EndPart();
+  SYNCLINE_RETURN_IF_ERROR(downloads_->Synchronize());
+  // Nothing waits here: the step has, for all that it reads.
+  SYNCLINE_RETURN_IF_ERROR(uploads_->Synchronize());
+  passes_.EndStep();
   return *open.loss;
 }
 
@@ -753,6 +960,7 @@ absl::StatusOr<Executor::EvalResult> GraphExecutor::Evaluate(
       Ready(/*training=*/false, batch, {0, 0, batch.size}, /*seed=*/0));
   const absl::Status forward = plan->Forward();
   RunLoss(*plan, /*for_backward=*/false);
+  record_.Note(*stream_);
   const absl::StatusOr<double> sum = ReadLoss(*plan);
   SYNCLINE_RETURN_IF_ERROR(sum.status());
   SYNCLINE_RETURN_IF_ERROR(forward);

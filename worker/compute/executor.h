@@ -31,20 +31,21 @@ class GradientListener {
  public:
   virtual ~GradientListener() = default;
 
-  // The kernels that write gradient `i`, and its copy to the host, are in the
-  // device's stream; `done` is behind them, so a stream of the listener's own
-  // can wait for it. From then on until the next step `values` is final. Comes
-  // before on_gradient(i), once per parameter, from the thread of the step. The
-  // loss need not be known yet: unless TrainStep returns OK, nothing that was
-  // read may be used.
+  // The kernels that write gradient `i` are in the device's stream; `done` is
+  // behind them, so a stream of the listener's own can wait for it. From then
+  // on until the next step `values` is final. Comes before on_gradient(i), once
+  // per parameter, from the thread of the step. The loss need not be known yet:
+  // unless TrainStep returns OK, nothing that was read may be used.
   virtual void OnGradientQueued(int i, const float* values, Event& done) = 0;
 };
 
 // Runs a model forward and backward on one device. Owns the parameters and
 // their gradients; plans memory once per batch size and length, all plans in
-// the memory of the largest. Single thread, except that other threads may write
-// parameter(i) between on_gradient(i) of one step and the start of the next
-// (the caller orders these).
+// the memory of the largest. Where the device has graphs, steps that are the
+// same but for what they read from its memory are kept as such (step_graphs.h):
+// the same bits, by fewer calls. Single thread, except that other threads may
+// write parameter(i) between on_gradient(i) of one step and the start of the
+// next (the caller orders these).
 class Executor {
  public:
   struct Options {
@@ -193,7 +194,8 @@ class Executor {
   // Where steps compute on a device that is not the host: the values of all
   // parameters, and their gradients, each one array in memory of the device
   // with parameter after parameter, each from a multiple of kCacheLineBytes on;
-  // and where steps are queued. Else null. With options.trains.
+  // and where steps are queued. Else null. With options.trains. Between steps
+  // nothing else is under way.
   struct OnDevice {
     Stream* stream = nullptr;
     float* values = nullptr;

@@ -23,6 +23,7 @@ absl::Status PassTimer::Allocate(Device& device) {
 }
 
 void PassTimer::BeginStep() {
+  parts_ = 0;
   ++steps_;
   is_timed_ = steps_ <= 2 || steps_ % kPeriod == 0;
   if (!is_timed_) return;
@@ -30,28 +31,35 @@ void PassTimer::BeginStep() {
   timed_at_ = steps_;
 }
 
-void PassTimer::BeginForward(Stream& stream) {
-  if (is_timed()) forward_->Start(stream);
+void PassTimer::Begin(Stream& stream) {
+  if (!is_timed()) return;
+  ++parts_;
+  is_apart_ = false;
+  forward_->Start(stream);
 }
 
 void PassTimer::EndForward(Stream& stream) {
   if (!is_timed()) return;
+  is_apart_ = true;
   forward_->Stop(stream);
   backward_->Start(stream);
 }
 
-void PassTimer::EndBackward(Stream& stream) {
-  if (is_timed()) backward_->Stop(stream);
+void PassTimer::End(Stream& stream) {
+  if (is_timed()) (is_apart_ ? backward_ : forward_)->Stop(stream);
 }
 
-void PassTimer::EndPart() {
+void PassTimer::EndStep() {
   if (!is_timed()) return;
-  const std::optional<double> forward = forward_->Seconds();
-  const std::optional<double> backward = backward_->Seconds();
-  if (!forward.has_value() || !backward.has_value()) return;
-  const auto steps = static_cast<double>(stands_for_);
-  meter_->AddPassSeconds(DeviceMeter::kForward, steps * *forward);
-  meter_->AddPassSeconds(DeviceMeter::kBackward, steps * *backward);
+  const std::optional<double> first = forward_->Seconds();
+  const std::optional<double> second =
+      is_apart_ ? backward_->Seconds() : std::make_optional(0.0);
+  if (!first.has_value() || !second.has_value()) return;
+  const double both = *first + *second;
+  if (is_apart_ && both > 0) forward_share_ = *first / both;
+  const double all = both * static_cast<double>(stands_for_ * parts_);
+  meter_->AddPassSeconds(DeviceMeter::kForward, all * forward_share_);
+  meter_->AddPassSeconds(DeviceMeter::kBackward, all * (1 - forward_share_));
 }
 
 }  // namespace syncline::worker

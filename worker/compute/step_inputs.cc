@@ -1,5 +1,6 @@
 #include "worker/compute/step_inputs.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,9 +21,11 @@ absl::StatusOr<const void*> StepInputs::Constant(const void* host,
 }
 
 absl::StatusOr<const void*> StepInputs::Copy(Stream& stream, size_t slot,
-                                             const void* host, size_t bytes) {
+                                             const void* host, size_t bytes,
+                                             size_t capacity) {
   if (device_->is_host()) return host;
-  SYNCLINE_ASSIGN_OR_RETURN(void* const copy, Output(slot, nullptr, bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(void* const copy,
+                            Output(slot, nullptr, std::max(bytes, capacity)));
   stream.CopyToDevice(copy, host, bytes);
   return copy;
 }

@@ -25,10 +25,13 @@ class StepInputs {
   absl::StatusOr<const void*> Constant(const void* host, size_t bytes);
 
   // Puts a copy of an array into the stream, to memory that `slot` keeps for
-  // it. The array stays as it is until the stream has done that. Slots are
-  // small numbers, each for one array of a step. Errors: the device's.
+  // it: `capacity` bytes at least, so that arrays of later steps find room at
+  // the same address. The array stays as it is until the stream has done that.
+  // Slots are small numbers, each for one array of a step. Errors: the
+  // device's.
   absl::StatusOr<const void*> Copy(Stream& stream, size_t slot,
-                                   const void* host, size_t bytes);
+                                   const void* host, size_t bytes,
+                                   size_t capacity = 0);
   // Memory of a slot that a step writes; on the host, `host` itself.
   absl::StatusOr<void*> Output(size_t slot, void* host, size_t bytes);
 

@@ -415,7 +415,7 @@ void* StepPlan::Address(const Place& place, const Memory& memory,
 // `operator 17 of 42, MatMul "/h.0/attn/MatMul", backward`.
 void StepPlan::NameMarks() {
   auto marks = std::make_shared<Stream::Marks>();
-  *marks = {"the batch's inputs", "the loss"};
+  *marks = {"the loss"};
   for (size_t p = 0; p < calls_.size(); ++p) {
     const Node& node = *calls_[p].node;
     for (const char* const work : {"forward", "forward again", "backward"}) {
@@ -430,16 +430,13 @@ void StepPlan::NameMarks() {
 void StepPlan::Mark(size_t position, Work work) {
   if (marks_ == nullptr) return;
   stream_->Mark(
-      static_cast<uint32_t>(2 + 3 * position + static_cast<size_t>(work)));
+      static_cast<uint32_t>(1 + 3 * position + static_cast<size_t>(work)));
 }
 
 absl::Status StepPlan::Bind(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(CheckFeeds(memory));
   SYNCLINE_RETURN_IF_ERROR(CheckTables(memory));
-  if (marks_ != nullptr) {
-    memory.stream->UseMarks(marks_);
-    memory.stream->Mark(kInputsMark);
-  }
+  if (marks_ != nullptr) memory.stream->UseMarks(marks_);
   SYNCLINE_RETURN_IF_ERROR(StageInputs(memory));
   tables_ = memory.tables.first(table_values_.size());
   first_sample_ = memory.first_sample;
@@ -463,6 +460,7 @@ absl::Status StepPlan::Bind(const Memory& memory) {
   scores_ = static_cast<const float*>(values_[spec_.loss_output]);
   loss_gradient_ =
       static_cast<float*>(Address(memory_.loss_gradient, memory, loss_step));
+  if (!spec_.device->is_host()) NoteBinding(memory);
   return absl::OkStatus();
 }
 
@@ -576,6 +574,9 @@ absl::Status StepPlan::RunForward(size_t position, Pass pass) {
   const Call& call = calls_[position];
   if (!call.runs_forward) return absl::OkStatus();
   const bool recomputed = pass == Pass::kRecomputed;
+  if (IsApart(position)) {
+    return (*on_apart_)({.position = position, .is_again = recomputed});
+  }
   const Arguments& arguments = recomputed ? call.again : call.forward;
   const StepRecorder::Interval interval(
       recorder_, recomputed ? StepProfile::RECOMPUTED : StepProfile::FORWARD,
@@ -590,6 +591,10 @@ absl::Status StepPlan::RunForward(size_t position, Pass pass) {
 absl::Status StepPlan::RunBackward(size_t position, bool accumulate) {
   const Call& call = calls_[position];
   if (!call.runs_backward) return absl::OkStatus();
+  if (IsApart(position)) {
+    return (*on_apart_)(
+        {.position = position, .is_backward = true, .accumulate = accumulate});
+  }
   const StepRecorder::Interval interval(recorder_, StepProfile::BACKWARD,
                                         call.node);
   Mark(position, Work::kBackward);
@@ -615,6 +620,12 @@ absl::Status StepPlan::Explain(const DataError& error) const {
   return AnnotateNode(ops_[position]->Explain(error), *calls_[position].node);
 }
 
+absl::Status StepPlan::RunApart(const Apart& apart) {
+  if (apart.is_backward) return RunBackward(apart.position, apart.accumulate);
+  return RunForward(apart.position,
+                    apart.is_again ? Pass::kRecomputed : Pass::kForward);
+}
+
 absl::Status StepPlan::Forward() {
   units_entered_ = 0;
   for (size_t p = 0; p < calls_.size(); ++p) {
@@ -627,28 +638,28 @@ absl::Status StepPlan::Forward() {
 }
 
 absl::Status StepPlan::Backward(bool accumulate, bool is_last,
-                                absl::FunctionRef<void(int)> ready) {
+                                absl::FunctionRef<absl::Status(int)> ready) {
   auto next = ready_order_.begin();
-  const auto report = [&](int step) {
+  const auto report = [&](int step) -> absl::Status {
     for (; next != ready_order_.end() && memory_.ready_steps[*next] <= step;
          ++next) {
-      ready(*next);
+      SYNCLINE_RETURN_IF_ERROR(ready(*next));
     }
+    return absl::OkStatus();
   };
   if (!accumulate) ClearRowGradients();
   int number = static_cast<int>(calls_.size());  // the loss's
   LeaveStep(number);
-  report(number);
+  SYNCLINE_RETURN_IF_ERROR(report(number));
   for (const StepMemory::Step& step : memory_.after_loss) {
     const auto p = static_cast<size_t>(step.position);
     SYNCLINE_RETURN_IF_ERROR(EnterStep(++number));
     SYNCLINE_RETURN_IF_ERROR(step.again ? RunForward(p, Pass::kRecomputed)
                                         : RunBackward(p, accumulate));
     LeaveStep(number);
-    report(number);
+    SYNCLINE_RETURN_IF_ERROR(report(number));
   }
   if (is_last && scale_ != nullptr) UnscaleRowGradients();
-  CopyRowGradients();
   return absl::OkStatus();
 }
 

@@ -35,10 +35,14 @@ namespace syncline::worker {
 // A model made ready for one batch size and length: an Op per node, a place for
 // every byte. Running it allocates nothing. Thread-compatible.
 //
-//   Bind -> Forward -> loss().Run -> Backward
+//   Bind -> Forward -> RunLoss -> Backward -> CopyRowGradients
 //
 // A batch may be run in parts of the plan's size, one after the other: their
 // gradients add up.
+//
+// Where the device keeps work as graphs, the three in the middle may be run
+// once to be kept: what they queue depends on the plan, on binding(), and on
+// their arguments alone.
 class StepPlan {
  public:
   // Everything pointed to outlives the plan.
@@ -124,13 +128,20 @@ class StepPlan {
     StepRecorder* recorder = nullptr;  // null: nothing is recorded
     // With folds_statistics; null: those of this batch alone.
     StatisticsExchange* statistics = nullptr;
-    Stream* stream = nullptr;     // where the device runs it
+    Stream* stream = nullptr;  // where the device runs it
+    // Where it copies what the runs read from memory of the host; `stream` is
+    // made to wait for it, and it for `stream`, by the caller.
+    Stream* uploads = nullptr;
     uint64_t seed = 0;            // for what is random in this step
     DataError* errors = nullptr;  // in memory of the device, kNone
     // That gradients have on their way through backward; null: none.
     const GradientScale* scale = nullptr;
   };
   absl::Status Bind(const Memory& memory);
+
+  // All addresses and choices of the latest Bind that work of this plan has for
+  // arguments, where the device is not the host.
+  absl::Span<const void* const> binding() const { return binding_; }
 
   // Of a parameter, since Bind: in Memory.gradients, or in the arena where it
   // is transient.
@@ -149,9 +160,27 @@ class StepPlan {
   // parameters and rows that are there, of earlier parts; else overwrites them.
   // With Memory.scale all of them are scaled. In the last part of a batch the
   // rows' lose that here (arrays of the scale behind those of parameters); the
-  // parameters' are the caller's, in `ready`.
+  // parameters' are the caller's, in `ready`. Errors: a library's, naming the
+  // node; those of `ready`, with which it ends.
   absl::Status Backward(bool accumulate, bool is_last,
-                        absl::FunctionRef<void(int)> ready);
+                        absl::FunctionRef<absl::Status(int)> ready);
+  // Puts copies of the rows' gradients for the host into the stream, which
+  // waits for Backward of the last part. On the host they are there.
+  void CopyRowGradients(Stream& stream);
+
+  // An operator that folds statistics over workers waits in the middle of its
+  // work: it cannot be kept. While there is a function, Forward and Backward
+  // call it in place of such an operator, and end with its error; RunApart then
+  // does the operator's work. Null: none.
+  struct Apart {
+    size_t position = 0;
+    bool is_backward = false;
+    bool is_again = false;
+    bool accumulate = false;
+  };
+  using OnApart = absl::FunctionRef<absl::Status(const Apart&)>;
+  void UseApart(const OnApart* on_apart) { on_apart_ = on_apart; }
+  absl::Status RunApart(const Apart& apart);
 
   // In words, what Forward's kernels have reported. Errors: InvalidArgument,
   // naming the node.
@@ -219,6 +248,7 @@ class StepPlan {
   // Brings what the runs read from memory of the host to the device.
   absl::Status StageInputs(const Memory& memory);
   absl::Status StageTable(const Memory& memory, size_t table, size_t* slot);
+  void NoteBinding(const Memory& memory);
   absl::Status StageConstants();
   size_t BytesOf(ValueId value) const {
     return static_cast<size_t>(ElementCount(shapes_[value])) *
@@ -226,7 +256,6 @@ class StepPlan {
   }
   void ClearRowGradients();
   void UnscaleRowGradients();
-  void CopyRowGradients();
   void BindArguments(const Memory& memory, const Call& call,
                      absl::Span<const Place> values, int step,
                      Arguments* arguments);
@@ -244,15 +273,17 @@ class StepPlan {
   void NameMarks();
   // The work of an operator in a step.
   enum class Work { kForward, kRecomputed, kBackward };
-  // Numbers in marks_ of the batch's inputs and the loss; operators have the
-  // later ones.
-  static constexpr uint32_t kInputsMark = 0;
-  static constexpr uint32_t kLossMark = 1;
+  // Number in marks_ of the loss; operators have the later ones.
+  static constexpr uint32_t kLossMark = 0;
   // Queues the mark of an operator's work before that work, where the device is
   // not the host.
   void Mark(size_t position, Work work);
   absl::Status RunForward(size_t position, Pass pass);
   absl::Status RunBackward(size_t position, bool accumulate);
+  // It is called in place of the operator.
+  bool IsApart(size_t position) const {
+    return on_apart_ != nullptr && ops_[position]->traits().folds_statistics;
+  }
   Op::Tensors TensorsOf(size_t position, const Arguments& arguments,
                         void* scratch) const;
   // Names the node, and the part where numbers of samples are counted in it.
@@ -328,6 +359,8 @@ class StepPlan {
   StepNumbers numbers_;                        // as they are copied from
   const StepNumbers* step_numbers_ = nullptr;  // in memory of the device
   int64_t batch_samples_ = 0;  // of the batch that this is a part of
+  std::vector<const void*> binding_;
+  const OnApart* on_apart_ = nullptr;
   StepRecorder* recorder_ = nullptr;
   StatisticsExchange* statistics_ = nullptr;
   Stream* stream_ = nullptr;

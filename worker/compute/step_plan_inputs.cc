@@ -1,6 +1,8 @@
 // How a plan brings what its runs read from memory of the host to the device,
 // and gradients of rows back. On a device that is the host nothing is copied.
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 #include "common/base/status_macros.h"
 #include "worker/compute/step_plan.h"
@@ -64,7 +66,7 @@ absl::Status StepPlan::StageConstants() {
 absl::Status StepPlan::StageInputs(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(StageConstants());
   const Batch& batch = *memory.batch;
-  Stream& stream = *memory.stream;
+  Stream& stream = *memory.uploads;
   const auto stage = [&](size_t slot, const auto& values, int64_t first,
                          int64_t count) -> absl::StatusOr<const void*> {
     const auto* const from = values.data() + first;
@@ -104,49 +106,79 @@ absl::Status StepPlan::StageTable(const Memory& memory, size_t t,
                                   size_t* slot) {
   RowBatch& table = *memory.tables[t];
   const size_t bytes = BytesOfRows(table);
-  Stream& stream = *memory.stream;
+  // Batches have different numbers of rows, at the same address.
+  const size_t capacity = std::max(bytes, BytesOf(table_values_[t]));
+  Stream& stream = *memory.uploads;
   SYNCLINE_ASSIGN_OR_RETURN(
       const void* const rows,
-      inputs_.Copy(stream, (*slot)++, table.rows(), bytes));
+      inputs_.Copy(stream, (*slot)++, table.rows(), bytes, capacity));
   SYNCLINE_ASSIGN_OR_RETURN(
       void* const gradients,
-      inputs_.Output((*slot)++, table.row_gradients(), bytes));
+      inputs_.Output((*slot)++, table.row_gradients(), capacity));
   staged_[t].rows = static_cast<const float*>(rows);
   staged_[t].gradients = static_cast<float*>(gradients);
   staged_[t].positions.resize(spec_.tables[t].lookups.size());
   for (size_t l = 0; l < staged_[t].positions.size(); ++l) {
     const absl::Span<const int32_t> positions = table.positions(l);
+    const Node& node = graph().nodes[spec_.tables[t].lookups[l].node];
+    const auto most =
+        static_cast<size_t>(PerSample(node.inputs[1]) * spec_.table_samples);
     SYNCLINE_ASSIGN_OR_RETURN(const void* const staged,
                               inputs_.Copy(stream, (*slot)++, positions.data(),
-                                           positions.size() * sizeof(int32_t)));
+                                           positions.size() * sizeof(int32_t),
+                                           most * sizeof(int32_t)));
     staged_[t].positions[l] = static_cast<const int32_t*>(staged);
   }
   return absl::OkStatus();
 }
 
+void StepPlan::NoteBinding(const Memory& memory) {
+  binding_.assign({memory.arena, memory.stream, memory.errors, memory.scale,
+                   memory.statistics, labels_, step_numbers_});
+  binding_.insert(binding_.end(), feeds_.begin(), feeds_.end());
+  binding_.insert(binding_.end(), memory.parameters.begin(),
+                  memory.parameters.end());
+  binding_.insert(binding_.end(), memory.gradients.begin(),
+                  memory.gradients.end());
+  for (size_t t = 0; t < staged_.size(); ++t) {
+    binding_.push_back(staged_[t].rows);
+    binding_.push_back(staged_[t].gradients);
+    // A part reads the batch's positions from its first sample on.
+    for (size_t l = 0; l < staged_[t].positions.size(); ++l) {
+      const Node& node = graph().nodes[spec_.tables[t].lookups[l].node];
+      binding_.push_back(staged_[t].positions[l] +
+                         PerSample(node.inputs[1]) * memory.first_sample);
+    }
+  }
+}
+
+// On a device all of the memory, however many rows this batch has: what is
+// queued is then the same for all batches.
 void StepPlan::ClearRowGradients() {
   for (size_t t = 0; t < tables_.size(); ++t) {
     if (spec_.device->is_host()) {
       tables_[t]->ClearGradients();
     } else {
-      stream_->Clear(staged_[t].gradients, BytesOfRows(*tables_[t]));
+      stream_->Clear(staged_[t].gradients, BytesOf(table_values_[t]));
     }
   }
 }
 
 void StepPlan::UnscaleRowGradients() {
   for (size_t t = 0; t < tables_.size(); ++t) {
-    scale_->Unscale(*stream_, static_cast<int64_t>(CountOfRows(*tables_[t])),
-                    staged_[t].gradients,
+    const int64_t count = spec_.device->is_host()
+                              ? static_cast<int64_t>(CountOfRows(*tables_[t]))
+                              : ElementCount(shapes_[table_values_[t]]);
+    scale_->Unscale(*stream_, count, staged_[t].gradients,
                     static_cast<int32_t>(spec_.parameters.size() + t));
   }
 }
 
-void StepPlan::CopyRowGradients() {
+void StepPlan::CopyRowGradients(Stream& stream) {
   if (spec_.device->is_host()) return;
   for (size_t t = 0; t < tables_.size(); ++t) {
-    stream_->CopyToHost(tables_[t]->row_gradients(), staged_[t].gradients,
-                        BytesOfRows(*tables_[t]));
+    stream.CopyToHost(tables_[t]->row_gradients(), staged_[t].gradients,
+                      BytesOfRows(*tables_[t]));
   }
 }
 

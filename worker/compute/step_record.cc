@@ -12,9 +12,8 @@ absl::Status StepRecord::Allocate(Device& device, Stream& stream) {
   return absl::OkStatus();
 }
 
-void StepRecord::Copy(Stream& stream) {
+void StepRecord::Queue(Stream& stream) {
   stream.CopyToHost(copy_.data(), memory_.data(), sizeof(Content));
-  copied_->Record(stream);
 }
 
 absl::StatusOr<StepRecord::Content> StepRecord::Read(Stream& stream) {

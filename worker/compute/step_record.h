@@ -27,8 +27,14 @@ class StepRecord {
   double* loss() const { return &memory_.as<Content>()->loss; }
   DataError* error() const { return &memory_.as<Content>()->error; }
 
-  // Puts into the stream: a copy for the host.
-  void Copy(Stream& stream);
+  // Puts into the stream: a copy for the host, and that it is there. Queue does
+  // the first alone, as a part of a graph; Note the second, behind the graph.
+  void Copy(Stream& stream) {
+    Queue(stream);
+    Note(stream);
+  }
+  void Queue(Stream& stream);
+  void Note(Stream& stream) { copied_->Record(stream); }
   bool IsCopied() { return copied_->IsDone(); }
   // The latest copy; waits for it. An error in it is forgotten on the device.
   // Errors: the device's.

@@ -121,6 +121,9 @@ class Op {
     bool is_view = false;
     // The gradient of input 0 may be written over that of output 0.
     bool gradient_in_place = false;
+    // Forward and Backward wait for the stream, and for other workers
+    // (Tensors.statistics): no graph can hold them.
+    bool folds_statistics = false;
   };
 
   // Memory of one run; null where a value is omitted or unused. In Backward,

@@ -220,6 +220,7 @@ class BatchNormOp : public Op {
     traits.backward_scratch_bytes = GradientSums(shape) * sizeof(double);
     traits.in_place_input = kX;
     traits.gradient_in_place = true;
+    traits.folds_statistics = spec.folds_statistics;
     return traits;
   }
 

@@ -122,6 +122,46 @@ inline void ExpectSameStepsOn(Device* device, const testing::TrainingModel& m,
   }
 }
 
+// Steps that `keeps` keeps as graphs have the bits of those whose calls
+// `queues` gets one by one: losses and gradients, of batches that differ, with
+// values that change.
+inline void ExpectSameBitsAsQueued(Device* queues, Device* keeps,
+                                   const testing::TrainingModel& m,
+                                   int64_t micro_batches, DType type) {
+  ASSERT_FALSE(queues->has_graphs());
+  ASSERT_TRUE(keeps->has_graphs());
+  constexpr auto kLoss = LossSpec::SOFTMAX_CROSS_ENTROPY;
+  SeededExecutor queued(m, kLoss, 6, micro_batches, 1, 1, nullptr, queues,
+                        type);
+  SeededExecutor kept(m, kLoss, 6, micro_batches, 1, 1, nullptr, keeps, type);
+  for (int clock = 0; clock < 9; ++clock) {
+    SCOPED_TRACE(clock);
+    const Batch batch = queued.MakeBatch(clock % 3 == 2 ? 4 : 6, clock);
+    EXPECT_EQ(kept.Step(batch, clock), queued.Step(batch, clock));
+    const auto gradients = queued.Gradients();
+    EXPECT_EQ(kept.Gradients(), gradients);
+    for (SeededExecutor* const executor : {&queued, &kept}) {
+      for (int i = 0; i < executor->count(); ++i) {
+        if (m.training.parameters[i].momentum.has_value()) continue;
+        const auto value = executor->executor().parameter(i);
+        for (size_t k = 0; k < value.size(); ++k) {
+          value[k] -= gradients[i][k] / 64;
+        }
+      }
+    }
+  }
+}
+
+// A mask of each step.
+inline testing::TrainingModel Masked() {
+  return testing::MakeTrainingModel(
+      "(float[N,4] x, float[4,37] w_a, float[37] w_b, float[37,3] w_c) "
+      "=> (float[N,3] y)",
+      "float ratio = {0.4}",
+      "h = Gemm(x, w_a, w_b)\n d = Dropout(h, ratio)\n"
+      "r = Tanh(d)\n e = Dropout(r, ratio)\n y = MatMul(e, w_c)");
+}
+
 }  // namespace syncline::worker
 
 #endif  // SYNCLINE_TESTS_UNIT_WORKER_COMPUTE_DEVICE_STEPS_H_

@@ -119,9 +119,9 @@ TEST(ExecutorTest, AGradientIsHeardOfWithItsEventBeforeItIsOnTheHost) {
         trainer.MakeBatch(4), 0, [&](int i) { log.OnGradient(i); });
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(log.events,
-              (std::vector<std::string>{"queued w_c", "ready w_c", "queued w_d",
-                                        "ready w_d", "queued w_a", "ready w_a",
-                                        "queued w_b", "ready w_b"}));
+              (std::vector<std::string>{
+                  "queued w_c", "queued w_d", "queued w_a", "queued w_b",
+                  "ready w_c", "ready w_d", "ready w_a", "ready w_b"}));
     EXPECT_EQ(log.on_device, trainer.Gradients());
   }
 }

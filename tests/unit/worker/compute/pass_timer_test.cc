@@ -38,14 +38,14 @@ class TimedDevice : public testing::EmulatedDevice {
 
 class PassTimerTest : public ::testing::Test {
  protected:
-  void Step(int parts = 1) {
+  void Step(int parts = 1, bool apart = true) {
     timer_.BeginStep();
     for (int k = 0; k < parts; ++k) {
-      timer_.BeginForward(*stream_);
-      timer_.EndForward(*stream_);
-      timer_.EndBackward(*stream_);
-      timer_.EndPart();
+      timer_.Begin(*stream_);
+      if (apart) timer_.EndForward(*stream_);
+      timer_.End(*stream_);
     }
+    timer_.EndStep();
   }
 
   TimedDevice device_;
@@ -68,7 +68,18 @@ TEST_F(PassTimerTest, OneStepOfSixteenStandsForTheOthers) {
   EXPECT_EQ(device_.starts, 10);
 }
 
-// As where a graph captures it.
+TEST_F(PassTimerTest, PassesThatAreNotApartShareTheirTime) {
+  ASSERT_OK(timer_.Allocate(device_));
+  const DeviceMeter& meter = device_.meter();
+  Step(1, /*apart=*/false);
+  EXPECT_NEAR(meter.pass_seconds(DeviceMeter::kForward), 0.5 / 3, 1e-9);
+  EXPECT_NEAR(meter.pass_seconds(DeviceMeter::kBackward), 1.0 / 3, 1e-9);
+  Step();  // the same time each
+  for (int64_t k = 2; k < PassTimer::kPeriod; ++k) Step(2, /*apart=*/false);
+  EXPECT_NEAR(meter.pass_seconds(DeviceMeter::kForward),
+              0.5 / 3 + 0.5 + 14 * 2 * 0.25, 1e-9);
+}
+
 TEST_F(PassTimerTest, AStepWithoutATimeDoesNotCount) {
   ASSERT_OK(timer_.Allocate(device_));
   device_.seconds = std::nullopt;
@@ -82,10 +93,10 @@ TEST_F(PassTimerTest, OtherDevicesAreLeftAlone) {
   PassTimer timer;
   ASSERT_OK(timer.Allocate(other));
   timer.BeginStep();
-  timer.BeginForward(*stream);
+  timer.Begin(*stream);
   timer.EndForward(*stream);
-  timer.EndBackward(*stream);
-  timer.EndPart();
+  timer.End(*stream);
+  timer.EndStep();
   EXPECT_EQ(device_.starts, 0);
 }
 
