@@ -58,7 +58,8 @@ absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
                                 : CudaConvolutions::kCudnn;
   SYNCLINE_ASSIGN_OR_RETURN(
       WorkerDevice device,
-      OpenWorkerDevice(options.device, CudaGpus(convolutions)));
+      OpenWorkerDevice(options.device,
+                       CudaGpus(convolutions, options.cuda_graphs == "auto")));
   if (device.gpu == nullptr) {
     if (had_failed_gpu) {
       LogWarning("the GPU that has failed is gone: jobs compute on processors")
@@ -73,7 +74,8 @@ absl::StatusOr<WorkerDevice> OpenDevice(const DaemonOptions& options,
       .Field("device", device.gpu->name())
       .Field("model", description.model)
       .Field("memory_bytes", description.memory_bytes)
-      .Field("convolutions", description.convolutions);
+      .Field("convolutions", description.convolutions)
+      .Field("graphs", options.cuda_graphs);
   if (!description.why_no_convolutions.empty()) {
     LogWarning("jobs with convolutions will be refused")
         .Field("why", description.why_no_convolutions);

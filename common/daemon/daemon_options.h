@@ -76,6 +76,7 @@ struct DaemonOptions {
   int threads = 0;                  // 0: one per core
   std::string device;               // "auto", "cpu" or "cuda:3"
   std::string convolutions;         // on a GPU: "cudnn" or "own"
+  std::string cuda_graphs;          // likewise: "auto" or "off"
   // Ps.
   int lanes = 0;  // 0: one per core
   uint64_t in_flight_bytes = 0;

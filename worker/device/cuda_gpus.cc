@@ -5,15 +5,16 @@
 
 namespace syncline::worker {
 
-GpuSource CudaGpus(CudaConvolutions convolutions) {
-  return {
-      .count = CountCudaDevices,
-      .open = [convolutions](
-                  int number) { return OpenCudaDevice(number, convolutions); },
-      .claim =
-          [](const std::string& address) {
-            return ClaimLocalName(absl::StrCat("syncline-gpu-", address));
-          }};
+GpuSource CudaGpus(CudaConvolutions convolutions, bool has_graphs) {
+  return {.count = CountCudaDevices,
+          .open =
+              [=](int number) {
+                return OpenCudaDevice(number, convolutions, has_graphs);
+              },
+          .claim =
+              [](const std::string& address) {
+                return ClaimLocalName(absl::StrCat("syncline-gpu-", address));
+              }};
 }
 
 }  // namespace syncline::worker

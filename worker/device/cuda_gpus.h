@@ -6,8 +6,9 @@
 
 namespace syncline::worker {
 
-// The GPUs that CUDA shows to this process, with these convolutions.
-GpuSource CudaGpus(CudaConvolutions convolutions);
+// The GPUs that CUDA shows to this process, with these convolutions; with
+// graphs, or without (OpenCudaDevice).
+GpuSource CudaGpus(CudaConvolutions convolutions, bool has_graphs);
 
 }  // namespace syncline::worker
 

@@ -43,9 +43,10 @@ class HangsOnceItHasFailed : public testing::EmulatedDevice {
 }  // namespace
 
 // Its convolutions are kernels of this program.
-GpuSource CudaGpus(CudaConvolutions) {
+GpuSource CudaGpus(CudaConvolutions, bool has_graphs) {
   return {.count = [] { return 1; },
-          .open = [](int number) -> absl::StatusOr<std::unique_ptr<Device>> {
+          .open = [has_graphs](
+                      int number) -> absl::StatusOr<std::unique_ptr<Device>> {
             const char* const file =
                 std::getenv("SYNCLINE_EMULATED_GPU_FAILURE");
             const auto text = ReadFile(file == nullptr ? "" : file, 100);
@@ -60,6 +61,7 @@ GpuSource CudaGpus(CudaConvolutions) {
             } else {
               device = std::make_unique<testing::EmulatedDevice>();
             }
+            device->OfferGraphs(has_graphs);
             int64_t launch = 0;
             if (absl::SimpleAtoi(moment, &launch)) {
               device->FailAt(launch);

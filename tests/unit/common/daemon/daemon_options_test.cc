@@ -232,6 +232,11 @@ std::vector<Bad> BadCases() {
        {"--convolutions=own", "--scheduler=s:1"},
        kNoTfConfig,
        "--convolutions"},
+      {kWorker, {"--cuda-graphs=on"}, kNoTfConfig, "--cuda-graphs"},
+      {kPs,
+       {"--cuda-graphs=off", "--scheduler=s:1"},
+       kNoTfConfig,
+       "--cuda-graphs"},
       {kPs, {"--lanes=1025", "--scheduler=s:1"}, kNoTfConfig, "--lanes"},
       {kPs,
        {"--in-flight-bytes=16777215", "--scheduler=s:1"},
@@ -400,6 +405,11 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
       ReadDaemonOptions(DaemonKind::kWorker, {"--convolutions=own"}, "");
   ASSERT_FALSE(own.exit_code.has_value()) << own.text;
   EXPECT_EQ(own.options.convolutions, "own");
+  EXPECT_EQ(worker.options.cuda_graphs, "auto");
+  const auto queued =
+      ReadDaemonOptions(DaemonKind::kWorker, {"--cuda-graphs=off"}, "");
+  ASSERT_FALSE(queued.exit_code.has_value()) << queued.text;
+  EXPECT_EQ(queued.options.cuda_graphs, "off");
   EXPECT_EQ(worker.options.http, "");
 }
 
@@ -498,6 +508,7 @@ TEST(DaemonOptionsTest, DescribeSaysWhatFollows) {
             "tls: off\n"
             "device: auto\n"
             "convolutions: cudnn\n"
+            "cuda graphs: auto\n"
             "job: j\n");
 }
 

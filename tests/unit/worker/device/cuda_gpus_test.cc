@@ -15,7 +15,8 @@ namespace syncline::worker {
 namespace {
 
 TEST(CudaGpusTest, OneThatIsNotThereIsNamed) {
-  const GpuSource gpus = CudaGpus(CudaConvolutions::kCudnn);
+  const GpuSource gpus =
+      CudaGpus(CudaConvolutions::kCudnn, /*has_graphs=*/true);
   EXPECT_GE(gpus.count(), 0);
   const auto missing = gpus.open(1000);
   EXPECT_FALSE(missing.ok());
@@ -25,7 +26,8 @@ TEST(CudaGpusTest, OneThatIsNotThereIsNamed) {
 }
 
 TEST(CudaGpusTest, AClaimIsForOne) {
-  const GpuSource gpus = CudaGpus(CudaConvolutions::kCudnn);
+  const GpuSource gpus =
+      CudaGpus(CudaConvolutions::kCudnn, /*has_graphs=*/true);
   const std::string address = absl::StrCat("test-", getpid());
   const auto claim = gpus.claim(address);
   ASSERT_TRUE(claim.ok()) << claim.status();
