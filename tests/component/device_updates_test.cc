@@ -137,11 +137,25 @@ TEST_F(DeviceUpdatesTest, EndWithTheBitsOfAPs) {
     SCOPED_TRACE(optimizer);
     const JobSpec spec = DigitsOnGpus(optimizer);
     const Run with_ps = Train(PARAMETER_SERVER, spec, model);
-    const Run without = Train(ALL_REDUCE, spec, model, WithoutPs());
-    ExpectTheSame(without, with_ps);
-    EXPECT_FALSE(absl::StrContains(without.log, kOnProcessors)) << without.log;
-    EXPECT_GT(without.launches, with_ps.launches);
+    for (const Strategy strategy : {ALL_REDUCE, SHARDED}) {
+      SCOPED_TRACE(Strategy_Name(strategy));
+      const Run without = Train(strategy, spec, model, WithoutPs());
+      ExpectTheSame(without, with_ps);
+      EXPECT_FALSE(absl::StrContains(without.log, kOnProcessors))
+          << without.log;
+      EXPECT_GT(without.launches, with_ps.launches);
+    }
   }
+}
+
+TEST_F(DeviceUpdatesTest, OwnersUpdateThereWith16BitsOnTheWire) {
+  const std::string model = MlpModel(784, 12, 10);
+  JobSpec spec = DigitsOnGpus("kind: ADAM");
+  spec.set_wire_type(WIRE_BFLOAT16);
+  const Run with_ps = Train(PARAMETER_SERVER, spec, model);
+  const Run without = Train(SHARDED, spec, model, WithoutPs());
+  ExpectTheSame(without, with_ps);
+  EXPECT_FALSE(absl::StrContains(without.log, kOnProcessors)) << without.log;
 }
 
 TEST_F(DeviceUpdatesTest, RunningMeansAreTheDevicesToo) {
@@ -160,6 +174,25 @@ TEST_F(DeviceUpdatesTest, RunningMeansAreTheDevicesToo) {
   const Run without = Train(ALL_REDUCE, spec, kWithMeans, WithoutPs());
   ExpectTheSame(without, with_ps);
   EXPECT_FALSE(absl::StrContains(without.log, kOnProcessors)) << without.log;
+}
+
+// Masters are float32, of batches in parts too; a loss scale that is too large
+// skips steps.
+TEST_F(DeviceUpdatesTest, InSixteenBitsAndInParts) {
+  const std::string model = MlpModel(784, 12, 10);
+  for (const Precision precision : {BFLOAT16, FLOAT16}) {
+    SCOPED_TRACE(Precision_Name(precision));
+    JobSpec spec = DigitsOnGpus("kind: ADAM");
+    spec.set_precision(precision);
+    spec.mutable_training()->set_micro_batches(2);
+    if (precision == FLOAT16) {
+      spec.set_non_finite(SKIP_STEP);
+      spec.mutable_loss_scale()->set_initial(1 << 24);
+    }
+    const Run with_ps = Train(PARAMETER_SERVER, spec, model);
+    ExpectTheSame(Train(ALL_REDUCE, spec, model, WithoutPs()), with_ps);
+    ExpectTheSame(Train(SHARDED, spec, model, WithoutPs()), with_ps);
+  }
 }
 
 TEST_F(DeviceUpdatesTest, AnEvaluatorReadsTheDevicesValues) {
@@ -190,17 +223,25 @@ TEST_F(DeviceUpdatesTest, ACheckpointHasTheDevicesState) {
   spec.mutable_checkpoint()->set_directory(dir_.File("checkpoints"));
   spec.mutable_checkpoint()->set_every_clocks(4);
   spec.mutable_checkpoint()->set_keep_last(8);
+  const Run sharded = Train(SHARDED, spec, model, WithoutPs());
+  ExpectTheSame(sharded, want);
+  ASSERT_FALSE(sharded.checkpoints.empty());
+  spec.mutable_checkpoint()->set_directory(dir_.File("checkpoints-2"));
   const Run saving = Train(ALL_REDUCE, spec, model, WithoutPs());
   ExpectTheSame(saving, want);
   ASSERT_FALSE(saving.checkpoints.empty());
-  const CheckpointInfo from = saving.checkpoints[0];
-  EXPECT_EQ(from.clock(), 4);
-  for (const Strategy strategy : {ALL_REDUCE, PARAMETER_SERVER, SHARDED}) {
+  for (const auto& [strategy, from] :
+       std::vector<std::pair<Strategy, CheckpointInfo>>{
+           {ALL_REDUCE, saving.checkpoints[0]},
+           {PARAMETER_SERVER, saving.checkpoints[0]},
+           {PARAMETER_SERVER, sharded.checkpoints[0]},
+           {SHARDED, sharded.checkpoints[0]}}) {
     SCOPED_TRACE(Strategy_Name(strategy));
+    EXPECT_EQ(from.clock(), 4);
     TrainingCluster::Options options = WithoutPs();
-    options.change_assignment = [&](JobAssignment* assignment) {
-      *assignment->mutable_start_from() = from;
-      assignment->set_start_clock(from.clock());
+    options.change_assignment = [&, start = from](JobAssignment* assignment) {
+      *assignment->mutable_start_from() = start;
+      assignment->set_start_clock(start.clock());
     };
     JobSpec going_on = spec;
     going_on.mutable_checkpoint()->set_directory(
@@ -250,9 +291,11 @@ TEST_F(DeviceUpdatesTest, WhatAGpuDoesNotUpdateIsSaid) {
   for (const Case& c :
        {Case{ALL_REDUCE, "kind: NESTEROV",
              "optimizer.kind: NESTEROV has no kernel there"},
-        Case{SHARDED, "kind: ADAM", "strategy: SHARDED: owners send"}}) {
+        Case{SHARDED, "kind: LAMB", "optimizer.kind: LAMB has no kernel there"},
+        Case{ALL_REDUCE, "kind: ADAM", "wire_type: values are rounded"}}) {
     SCOPED_TRACE(c.why);
-    const JobSpec spec = DigitsOnGpus(c.optimizer);
+    JobSpec spec = DigitsOnGpus(c.optimizer);
+    if (absl::StartsWith(c.why, "wire")) spec.set_wire_type(WIRE_BFLOAT16);
     const Run run = Train(c.strategy, spec, model, WithoutPs());
     EXPECT_THAT(run.log, AllOf(HasSubstr(kOnProcessors), HasSubstr(c.why)));
     ExpectTheSame(run, Train(PARAMETER_SERVER, spec, model));

@@ -15,6 +15,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "tests/component/table_training_fixture.h"
+#include "tests/testing/cuda_emulator/emulated_device.h"
 #include "tests/testing/status_matchers.h"
 
 namespace syncline {
@@ -114,6 +115,29 @@ TEST_F(HybridTrainingTest, CompressedGradients) {
   const auto by_ps = Train(3, 1, spec);
   ExpectTheSame(Train(3, 2, Hybrid(spec)), by_ps);
   EXPECT_NE(by_ps.weights, whole.weights) << "nothing was rounded";
+}
+
+// Rows come from the ps, and the dense part stays on the workers' GPUs.
+TEST_F(HybridTrainingTest, GpusUpdateTheDensePart) {
+  const auto train = [&](JobSpec spec, int64_t* launches) {
+    testing::EmulatedDevice first(1);
+    testing::EmulatedDevice second(2);
+    spec.mutable_resources()->set_device(ResourcesSpec::CUDA);
+    TrainingCluster::Outcome outcome =
+        TrainingCluster({.workers = 2,
+                         .ps = 2,
+                         .work_dir = dir_.File(absl::StrCat("g", ++clusters_)),
+                         .data_root = dir_.path(),
+                         .gpus = {&first, &second}})
+            .RunJob(spec, ModelText("40"));
+    *launches = first.launches();
+    return outcome;
+  };
+  int64_t by_ps = 0;
+  int64_t hybrid = 0;
+  const auto want = train(MixedSpec(), &by_ps);
+  ExpectTheSame(train(Hybrid(MixedSpec()), &hybrid), want);
+  EXPECT_GT(hybrid, by_ps) << "its updates";
 }
 
 // A worker alone reduces with nobody.

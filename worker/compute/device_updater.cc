@@ -18,6 +18,25 @@ bool AreSame(const OptimizerStep& a, const OptimizerStep& b) {
          a.frozen_t == b.frozen_t;
 }
 
+std::vector<int64_t> CountsOf(absl::Span<const DeviceUpdater::Block> blocks) {
+  std::vector<int64_t> counts;
+  for (const DeviceUpdater::Block& block : blocks) {
+    counts.push_back(static_cast<int64_t>(block.count));
+  }
+  return counts;
+}
+
+// Of so many arrays of `floats`.
+uint64_t BytesOf(size_t floats, int arrays,
+                 absl::Span<const DeviceUpdater::Block> blocks) {
+  uint64_t chunks = 0;
+  for (const DeviceUpdater::Block& block : blocks) {
+    chunks += ChunkCount(block.count);
+  }
+  return floats * sizeof(float) * static_cast<uint64_t>(arrays) +
+         chunks * sizeof(TensorChunk);
+}
+
 }  // namespace
 
 DeviceUpdater::DeviceUpdater(const OptimizerParams& optimizer,
@@ -26,51 +45,78 @@ DeviceUpdater::DeviceUpdater(const OptimizerParams& optimizer,
                              std::vector<Block> blocks)
     : optimizer_(optimizer),
       tensors_(std::move(tensors)),
+      device_(tensors_.stream->device()),
       offsets_(TensorOffsets(counts)),
       blocks_(std::move(blocks)),
-      marks_(std::make_shared<const Stream::Marks>(
-          Stream::Marks{"the values of a step", "the sums of gradients",
-                        "the update", "values and the optimizer's state"})) {
-  SYNCLINE_CHECK(HasTensorUpdates(tensors_.stream->device(), optimizer.kind));
+      floats_(offsets_.back()) {
   for (const Block& block : blocks_) {
-    first_chunk_.push_back(chunks_.size());
-    AppendChunks(PlaceOf(block), block.count, block.momentum, &chunks_);
+    places_.push_back(offsets_[block.tensor] + block.offset);
   }
-  first_chunk_.push_back(chunks_.size());
+  CutChunks();
+}
+
+DeviceUpdater::DeviceUpdater(const OptimizerParams& optimizer, Device* device,
+                             std::vector<Block> blocks)
+    : optimizer_(optimizer),
+      device_(*device),
+      blocks_(std::move(blocks)),
+      places_(TensorOffsets(CountsOf(blocks_))),
+      floats_(places_.back()),
+      is_apart_(true) {
+  CutChunks();
 }
 
 DeviceUpdater::~DeviceUpdater() { TakeValues(false); }
 
+void DeviceUpdater::CutChunks() {
+  SYNCLINE_CHECK(HasTensorUpdates(device_, optimizer_.kind));
+  marks_ = std::make_shared<const Stream::Marks>(
+      Stream::Marks{"the values of a step", "the sums of gradients",
+                    "the update", "values and the optimizer's state"});
+  for (size_t b = 0; b < blocks_.size(); ++b) {
+    first_chunk_.push_back(chunks_.size());
+    AppendChunks(places_[b], blocks_[b].count, blocks_[b].momentum, &chunks_);
+  }
+  first_chunk_.push_back(chunks_.size());
+}
+
 uint64_t DeviceUpdater::DeviceBytes(const OptimizerParams& optimizer,
                                     absl::Span<const int64_t> counts,
                                     absl::Span<const Block> blocks) {
-  uint64_t chunks = 0;
-  for (const Block& block : blocks) chunks += ChunkCount(block.count);
-  return TensorOffsets(counts).back() * sizeof(float) *
-             static_cast<uint64_t>(1 + OptimizerSlots(optimizer)) +
-         chunks * sizeof(TensorChunk);
+  return BytesOf(TensorOffsets(counts).back(), 1 + OptimizerSlots(optimizer),
+                 blocks);
+}
+
+uint64_t DeviceUpdater::DeviceBytes(const OptimizerParams& optimizer,
+                                    absl::Span<const Block> blocks) {
+  if (blocks.empty()) return 0;
+  return BytesOf(TensorOffsets(CountsOf(blocks)).back(),
+                 2 + OptimizerSlots(optimizer), blocks);
 }
 
 absl::Status DeviceUpdater::Allocate() {
-  Stream& stream = *tensors_.stream;
-  Device& device = stream.device();
-  const size_t bytes =
-      offsets_.back() * sizeof(float) * static_cast<size_t>(arrays());
+  if (blocks_.empty()) return absl::OkStatus();
+  const int arrays_there = arrays() + (is_apart_ ? 1 : 0);
   SYNCLINE_RETURN_IF_ERROR(CheckMemoryFor(
-      absl::StrCat("values and the optimizer's state on ", device.name()),
-      bytes + chunks_.size() * sizeof(TensorChunk),
-      [&device] { return device.FreeBytes(); }));
+      absl::StrCat("values and the optimizer's state on ", device_.name()),
+      BytesOf(floats_, arrays_there, blocks_),
+      [this] { return device_.FreeBytes(); }));
+  if (is_apart_) {
+    SYNCLINE_ASSIGN_OR_RETURN(own_stream_, device_.MakeStream());
+  }
+  const size_t bytes =
+      floats_ * sizeof(float) * static_cast<size_t>(arrays_there);
   SYNCLINE_ASSIGN_OR_RETURN(
-      device_chunks_, Upload(device, absl::Span<const TensorChunk>(chunks_)));
-  SYNCLINE_ASSIGN_OR_RETURN(state_, device.Allocate(bytes));
-  SYNCLINE_ASSIGN_OR_RETURN(copied_, device.MakeEvent());
-  stream.Clear(state_.data(), bytes);
-  return stream.Synchronize();
+      device_chunks_, Upload(device_, absl::Span<const TensorChunk>(chunks_)));
+  SYNCLINE_ASSIGN_OR_RETURN(state_, device_.Allocate(bytes));
+  SYNCLINE_ASSIGN_OR_RETURN(copied_, device_.MakeEvent());
+  stream().Clear(state_.data(), bytes);
+  return stream().Synchronize();
 }
 
 void DeviceUpdater::Mark(Work work) {
-  tensors_.stream->UseMarks(marks_);
-  tensors_.stream->Mark(static_cast<uint32_t>(work));
+  stream().UseMarks(marks_);
+  stream().Mark(static_cast<uint32_t>(work));
 }
 
 absl::Status DeviceUpdater::LoadState(
@@ -79,31 +125,29 @@ absl::Status DeviceUpdater::LoadState(
   Mark(Work::kShow);
   for (uint32_t b = 0; b < blocks_.size(); ++b) {
     for (int array = 0; array < arrays(); ++array) {
-      tensors_.stream->CopyToDevice(Array(array) + PlaceOf(blocks_[b]),
-                                    array_of(b, array).data(),
-                                    blocks_[b].count * sizeof(float));
+      stream().CopyToDevice(Array(array) + places_[b],
+                            array_of(b, array).data(),
+                            blocks_[b].count * sizeof(float));
     }
   }
-  return tensors_.stream->Synchronize();
+  return stream().Synchronize();
 }
 
 void DeviceUpdater::ShowValues() {
   Mark(Work::kShow);
-  tensors_.stream->Copy(tensors_.values, Array(0),
-                        offsets_.back() * sizeof(float));
+  stream().Copy(tensors_.values, Array(0), floats_ * sizeof(float));
 }
 
-void DeviceUpdater::CopySum(uint32_t block) {
+void DeviceUpdater::CopySum(uint32_t block, absl::Span<const float> from) {
   Mark(Work::kCopy);
-  const absl::Span<const float> from = sum(block);
-  tensors_.stream->CopyToDevice(tensors_.gradients + PlaceOf(blocks_[block]),
-                                from.data(), from.size() * sizeof(float));
+  stream().CopyToDevice(gradients() + places_[block], from.data(),
+                        from.size() * sizeof(float));
 }
 
 absl::Status DeviceUpdater::AwaitCopies() { return copied_->Wait(); }
 
 void DeviceUpdater::Update(absl::Span<const BlockStep> steps) {
-  copied_->Record(*tensors_.stream);
+  copied_->Record(stream());
   Mark(Work::kUpdate);
   // Neighbours whose steps are the same are one launch; running means have
   // none.
@@ -134,37 +178,48 @@ void DeviceUpdater::Launch(uint32_t first, uint32_t last,
     slots[slot] = Array(1 + slot);
   }
   const size_t begin = first_chunk_[first];
-  const TensorUpdateKernels& kernels =
-      *tensors_.stream->device().kernels().tensor_update;
-  kernels.update(*tensors_.stream, optimizer_, step, scale_of_mean,
+  const TensorUpdateKernels& kernels = *device_.kernels().tensor_update;
+  kernels.update(stream(), optimizer_, step, scale_of_mean,
                  static_cast<int64_t>(first_chunk_[last] - begin),
-                 device_chunks_.as<TensorChunk>() + begin, tensors_.gradients,
+                 device_chunks_.as<TensorChunk>() + begin, gradients(),
                  Array(0), slots);
   ++launches_;
 }
 
 absl::Status DeviceUpdater::ReadState(
     absl::FunctionRef<absl::Span<float>(uint32_t block, int array)> to) {
+  if (blocks_.empty()) return absl::OkStatus();
   Mark(Work::kRead);
   for (uint32_t b = 0; b < blocks_.size(); ++b) {
     for (int array = 0; array < arrays(); ++array) {
       const absl::Span<float> floats = to(b, array);
       if (floats.empty()) continue;
-      tensors_.stream->CopyToHost(floats.data(),
-                                  Array(array) + PlaceOf(blocks_[b]),
-                                  floats.size() * sizeof(float));
+      stream().CopyToHost(floats.data(), Array(array) + places_[b],
+                          floats.size() * sizeof(float));
     }
   }
-  return tensors_.stream->Synchronize();
+  return stream().Synchronize();
+}
+
+absl::Status DeviceUpdater::ReadValuesOf(
+    absl::Span<const uint32_t> blocks,
+    absl::FunctionRef<absl::Span<float>(uint32_t block)> to) {
+  Mark(Work::kRead);
+  for (const uint32_t block : blocks) {
+    const absl::Span<float> floats = to(block);
+    stream().CopyToHost(floats.data(), Array(0) + places_[block],
+                        floats.size() * sizeof(float));
+  }
+  return stream().Synchronize();
 }
 
 absl::Status DeviceUpdater::ReadValues(absl::Span<const absl::Span<float>> to) {
   Mark(Work::kRead);
   for (size_t tensor = 0; tensor < to.size(); ++tensor) {
-    tensors_.stream->CopyToHost(to[tensor].data(), Array(0) + offsets_[tensor],
-                                to[tensor].size() * sizeof(float));
+    stream().CopyToHost(to[tensor].data(), Array(0) + offsets_[tensor],
+                        to[tensor].size() * sizeof(float));
   }
-  return tensors_.stream->Synchronize();
+  return stream().Synchronize();
 }
 
 }  // namespace syncline::worker

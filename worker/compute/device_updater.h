@@ -35,18 +35,24 @@ struct DeviceTensors {
   std::function<void(bool takes)> take_values;
 };
 
-// Values and optimizer state of all blocks of a job in memory of the device
-// that computes their gradients, and the updates of them, with the bits of
-// DenseUpdater's. Its owner sums gradients, and says when.
+// Values and optimizer state of blocks in memory of a device, and the updates
+// of them, with the bits of DenseUpdater's. Its owner sums gradients, and says
+// when.
 //
 //   LoadState        once: the state of each block, from the host
-//   ShowValues       before each step: the values that it computes with
 //   CopySum          for each block of which a sum is there
 //   Update           one launch for all blocks whose step is the same
 //   ReadState, ReadValues   for who reads them on the host
 //
+// Of a rank that updates all blocks it works in the stream that computes their
+// gradients, whose memory sums take the place of, and has
+//
+//   ShowValues       before each step: the values that it computes with
+//
 // The values are an array of their own: an evaluation may write those that
-// steps compute with. Sums take the place of gradients on the device.
+// steps compute with. Of a rank that updates some blocks it has a stream and
+// memory of its own, so that it works while gradients are computed.
+//
 // Thread-compatible; all but LoadState, AwaitCopies and the reads return as
 // soon as work is queued, and its errors come with these.
 class DeviceUpdater {
@@ -67,24 +73,37 @@ class DeviceUpdater {
     float scale_of_mean = 1;
   };
 
-  // `counts`: elements of each tensor. REQUIRES: HasTensorUpdates of the
-  // device (tensor_updates.h).
+  // All blocks of tensors of `counts` elements. REQUIRES: HasTensorUpdates of
+  // the device (tensor_updates.h).
   DeviceUpdater(const OptimizerParams& optimizer, DeviceTensors tensors,
                 absl::Span<const int64_t> counts, std::vector<Block> blocks);
+  // Some blocks, for which Allocate makes a stream of `device`, which outlives
+  // this. REQUIRES: as above.
+  DeviceUpdater(const OptimizerParams& optimizer, Device* device,
+                std::vector<Block> blocks);
   ~DeviceUpdater();
 
-  // What Allocate takes of the device.
+  // What Allocate takes of the device, of all blocks or of some.
   static uint64_t DeviceBytes(const OptimizerParams& optimizer,
                               absl::Span<const int64_t> counts,
                               absl::Span<const Block> blocks);
+  static uint64_t DeviceBytes(const OptimizerParams& optimizer,
+                              absl::Span<const Block> blocks);
   // Errors: ResourceExhausted: the device has not as much; the device's.
   absl::Status Allocate();
+
+  // Makes copies from and to the host's state as fast as they can be, where the
+  // device can; it outlives this.
+  void PinHost(absl::Span<float> state) {
+    pinned_ = device_.Pin(state.data(), state.size() * sizeof(float));
+  }
 
   // From array_of(block, array) of each block: array 0 has its values, the next
   // ones have the slots. Errors: the device's.
   absl::Status LoadState(
       absl::FunctionRef<absl::Span<const float>(uint32_t block, int array)>
           array_of);
+  // REQUIRES: it has all blocks, as for TakeValues, sum and ReadValues.
   void ShowValues();
   // While it is true, steps compute with the values of the latest ShowValues.
   void TakeValues(bool takes) {
@@ -96,8 +115,8 @@ class DeviceUpdater {
     const Block& of = blocks_[block];
     return tensors_.sums[of.tensor].subspan(of.offset, of.count);
   }
-  // sum(block) stays as it is until AwaitCopies has returned.
-  void CopySum(uint32_t block);
+  // `from` stays as it is until AwaitCopies has returned.
+  void CopySum(uint32_t block, absl::Span<const float> from);
   // Blocks until what CopySum has read until the latest Update is free. Errors:
   // the device's.
   absl::Status AwaitCopies();
@@ -110,6 +129,10 @@ class DeviceUpdater {
   // device's.
   absl::Status ReadState(
       absl::FunctionRef<absl::Span<float>(uint32_t block, int array)> to);
+  // The values of these alone. Errors: the device's.
+  absl::Status ReadValuesOf(
+      absl::Span<const uint32_t> blocks,
+      absl::FunctionRef<absl::Span<float>(uint32_t block)> to);
   // By tensor. Errors: the device's.
   absl::Status ReadValues(absl::Span<const absl::Span<float>> to);
 
@@ -119,11 +142,13 @@ class DeviceUpdater {
   // For messages of errors, in place of an operator.
   enum class Work { kShow, kCopy, kUpdate, kRead };
   void Mark(Work work);
-  size_t PlaceOf(const Block& block) const {
-    return offsets_[block.tensor] + block.offset;
-  }
+  void CutChunks();
+  Stream& stream() const { return is_apart_ ? *own_stream_ : *tensors_.stream; }
   float* Array(int array) const {
-    return state_.as<float>() + static_cast<size_t>(array) * offsets_.back();
+    return state_.as<float>() + static_cast<size_t>(array) * floats_;
+  }
+  float* gradients() const {
+    return is_apart_ ? Array(arrays()) : tensors_.gradients;
   }
   int arrays() const { return 1 + OptimizerSlots(optimizer_); }
   // Of blocks [first, last).
@@ -132,14 +157,22 @@ class DeviceUpdater {
 
   const OptimizerParams optimizer_;
   const DeviceTensors tensors_;
-  const std::vector<size_t> offsets_;  // of tensors, in floats
+  Device& device_;
+  const std::vector<size_t> offsets_;  // of tensors, in floats; or none
   const std::vector<Block> blocks_;
+  std::vector<size_t> places_;   // of blocks in each array, in floats
+  const size_t floats_;          // of an array
+  const bool is_apart_ = false;  // it has a stream and gradients of its own
+  std::unique_ptr<Stream> own_stream_;  // if it is apart
   std::vector<TensorChunk> chunks_;
   std::vector<size_t> first_chunk_;  // by block, and the end
   std::shared_ptr<const Stream::Marks> marks_;
   DeviceMemory device_chunks_;
-  DeviceMemory state_;  // values, then each slot, laid out as tensors_.values
+  // Values, then each slot; then, apart, gradients. Laid out as
+  // tensors_.values, or block by block.
+  DeviceMemory state_;
   std::unique_ptr<Event> copied_;
+  PinnedRange pinned_;
   int64_t launches_ = 0;
 };
 

@@ -302,28 +302,31 @@ Strategy StrategyOf(const TrainingRegime& regime) {
   return PARAMETER_SERVER;
 }
 
-// Where the GPU that computes gradients makes the updates; none: the processors
-// do, and a worker with a GPU says why.
-std::optional<DeviceTensors> ForUpdates(const PreparedJob& job,
-                                        const PeerExchange::Options& options,
-                                        const TrainingRegime& regime) {
+// Has the GPU that computes gradients make the updates. Where the processors of
+// a worker with a GPU do it, it says why.
+void UpdateOnGpu(const PreparedJob& job, const TrainingRegime& regime,
+                 PeerExchange::Options* options) {
   Executor& executor = *job.executor;
   const Executor::OnDevice on_device = executor.on_device();
-  if (on_device.stream == nullptr) return std::nullopt;
+  if (on_device.stream == nullptr) return;
   Device& device = on_device.stream->device();
   const std::string why = WhyOnProcessors(
       job.spec(),
       {.strategy = StrategyOf(regime),
-       .wire_type = options.wire_type,
-       .compresses = options.compression.compressor.compression.any(),
-       .optimizer = options.update.optimizer.kind},
+       .wire_type = options->wire_type,
+       .compresses = options->compression.compressor.compression.any(),
+       .optimizer = options->update.optimizer.kind},
       device);
   if (!why.empty()) {
     LogWarning("updates are made on the processors, which is slower")
         .Job(job.assignment.job_id())
         .Field("device", device.name())
         .Field("why", why);
-    return std::nullopt;
+    return;
+  }
+  if (!options->replicates) {
+    options->owner_device = &device;
+    return;
   }
   DeviceTensors tensors = {.stream = on_device.stream,
                            .values = on_device.values,
@@ -335,7 +338,7 @@ std::optional<DeviceTensors> ForUpdates(const PreparedJob& job,
   for (size_t i = 0; i < job.training.parameters.size(); ++i) {
     tensors.sums.push_back(executor.gradient(static_cast<int>(i)));
   }
-  return tensors;
+  options->on_device = std::move(tensors);
 }
 
 // The exchange of this rank in the group, by the last of the regimes.
@@ -371,7 +374,7 @@ absl::StatusOr<std::unique_ptr<PeerExchange>> MakePeers(
   }
   options.start = std::move(start);
   options.go_on = GoOnOf(process);
-  options.on_device = ForUpdates(job, options, regimes.regimes().back());
+  UpdateOnGpu(job, regimes.regimes().back(), &options);
   return PeerExchange::Create(std::move(options), std::move(blocks),
                               DenseTensorsOf(job), std::move(link));
 }

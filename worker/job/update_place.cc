@@ -1,5 +1,6 @@
 #include "worker/job/update_place.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -18,20 +19,20 @@ namespace syncline::worker {
 
 std::string WhyOnProcessors(const JobSpec& spec, const UpdateRule& rule,
                             Device& device) {
-  if (rule.strategy == SHARDED) {
-    return "strategy: SHARDED: owners send the values that they update from "
-           "memory of the host; ALL_REDUCE updates on the GPU";
-  }
   if (IsLocal(spec)) {
     return "consistency.mode: LOCAL: a round's steps are the GPU's, and its "
            "change is applied once for all of them";
   }
-  if (rule.wire_type != ElementType::kFloat32) {
-    return "wire_type: values are rounded to 16 bits where the host has them; "
-           "FLOAT32 updates on the GPU";
-  }
-  if (rule.compresses) {
-    return "compression: what is kept back is in memory of the host";
+  // An owner's values come back to the host, which rounds and sends them.
+  if (rule.strategy != SHARDED) {
+    if (rule.wire_type != ElementType::kFloat32) {
+      return "wire_type: values are rounded to 16 bits where the host has "
+             "them; "
+             "FLOAT32 updates on the GPU";
+    }
+    if (rule.compresses) {
+      return "compression: what is kept back is in memory of the host";
+    }
   }
   if (!HasTensorUpdates(device, rule.optimizer)) {
     return absl::StrCat(
@@ -57,19 +58,26 @@ absl::StatusOr<uint64_t> UpdateBytesOn(Device& device, const JobSpec& spec,
       })) {
     rule.wire_type = ElementType::kFloat32;
   }
-  const bool any = absl::c_any_of(strategies, [&](Strategy strategy) {
-    rule.strategy = strategy;
-    return WhyOnProcessors(spec, rule, device).empty();
-  });
-  if (!any) return 0;
   const std::vector<TensorSize> sizes = TensorSizesOf(training);
   SYNCLINE_ASSIGN_OR_RETURN(const BlockMap map,
                             OwnedBlocks(sizes, spec.resources().workers()));
   std::vector<int64_t> counts;
   for (const TensorSize& size : sizes) counts.push_back(size.element_count);
-  PeerExchange::Options options;
-  options.update = update;
-  return PeerExchange::DeviceBytes(options, map, counts);
+  uint64_t bytes = 0;
+  for (const Strategy strategy : strategies) {
+    rule.strategy = strategy;
+    if (!WhyOnProcessors(spec, rule, device).empty()) continue;
+    PeerExchange::Options options;
+    options.update = update;
+    options.replicates = strategy != SHARDED;
+    uint64_t most = 0;
+    for (uint32_t rank = 0; rank < map.shard_count(); ++rank) {
+      most =
+          std::max(most, PeerExchange::DeviceBytes(options, map, counts, rank));
+    }
+    bytes += most;
+  }
+  return bytes;
 }
 
 }  // namespace syncline::worker

@@ -33,9 +33,9 @@ struct UpdateRule {
 std::string WhyOnProcessors(const JobSpec& spec, const UpdateRule& rule,
                             Device& device);
 
-// Bytes of `device` that the updates of a rank take by any of `strategies`; 0:
-// its processors make them. REQUIRES: `spec` has its defaults. Errors: those of
-// reading it.
+// Bytes of `device` that the updates of the rank that takes most need by all of
+// `strategies`, between which a job changes; 0: its processors make them.
+// REQUIRES: `spec` has its defaults. Errors: those of reading it.
 absl::StatusOr<uint64_t> UpdateBytesOn(Device& device, const JobSpec& spec,
                                        const RegimeSchedule& regimes,
                                        absl::Span<const Strategy> strategies,

@@ -98,10 +98,12 @@ std::vector<TensorSize> TensorSizesOf(const DenseTensors& tensors) {
   return sizes;
 }
 
+// Those that the rank updates.
 std::vector<DeviceUpdater::Block> DeviceBlocks(
-    const PeerExchange::Options& options, const BlockMap& map) {
+    const PeerExchange::Options& options, const BlockMap& map, uint32_t rank) {
   std::vector<DeviceUpdater::Block> blocks;
   for (const Block& block : map.blocks()) {
+    if (!options.replicates && block.shard != rank) continue;
     blocks.push_back({.tensor = block.tensor,
                       .offset = static_cast<size_t>(block.offset),
                       .count = static_cast<size_t>(block.count),
@@ -225,21 +227,36 @@ PeerExchange::Memory PeerExchange::MemoryOf(const Options& options,
 }
 
 uint64_t PeerExchange::DeviceBytes(const Options& options, const BlockMap& map,
-                                   absl::Span<const int64_t> counts) {
-  return DeviceUpdater::DeviceBytes(options.update.optimizer, counts,
-                                    DeviceBlocks(options, map));
+                                   absl::Span<const int64_t> counts,
+                                   uint32_t rank) {
+  const std::vector<DeviceUpdater::Block> blocks =
+      DeviceBlocks(options, map, rank);
+  const OptimizerParams& optimizer = options.update.optimizer;
+  return options.replicates
+             ? DeviceUpdater::DeviceBytes(optimizer, counts, blocks)
+             : DeviceUpdater::DeviceBytes(optimizer, blocks);
 }
 
 absl::Status PeerExchange::UpdateOnDevice() {
-  if (!options_.on_device.has_value()) return absl::OkStatus();
-  SYNCLINE_CHECK(options_.replicates && !narrows() && !compresses());
-  std::vector<int64_t> counts;
-  for (const absl::Span<float> values : tensors_.values) {
-    counts.push_back(static_cast<int64_t>(values.size()));
+  std::vector<DeviceUpdater::Block> blocks =
+      DeviceBlocks(options_, reduction_.map(), link_->rank());
+  const OptimizerParams& optimizer = options_.update.optimizer;
+  std::unique_ptr<DeviceUpdater> device;
+  if (options_.on_device.has_value()) {
+    SYNCLINE_CHECK(options_.replicates && !narrows() && !compresses());
+    std::vector<int64_t> counts;
+    for (const absl::Span<float> values : tensors_.values) {
+      counts.push_back(static_cast<int64_t>(values.size()));
+    }
+    device = std::make_unique<DeviceUpdater>(optimizer, *options_.on_device,
+                                             counts, std::move(blocks));
+  } else if (options_.owner_device != nullptr && !blocks.empty()) {
+    SYNCLINE_CHECK(!options_.replicates);
+    device = std::make_unique<DeviceUpdater>(optimizer, options_.owner_device,
+                                             std::move(blocks));
+  } else {
+    return absl::OkStatus();
   }
-  auto device = std::make_unique<DeviceUpdater>(
-      options_.update.optimizer, *options_.on_device, counts,
-      DeviceBlocks(options_, reduction_.map()));
   SYNCLINE_RETURN_IF_ERROR(Annotate(device->Allocate(), label_));
   reduction_.UpdateOn(std::move(device));
   return absl::OkStatus();

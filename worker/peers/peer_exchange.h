@@ -79,11 +79,14 @@ namespace syncline::worker {
 // the tensors have whole values from then until its next step. So they do from
 // the job's beginning until the first step.
 //
-// Updates on a GPU (Options::on_device, ALL_REDUCE). The sums go to the device
-// that computes gradients, which has all values and state, and updates them by
-// one launch; a step computes with what is there. The host gets values where a
-// cut is read, the evaluator wants them or the job ends, and the state of this
-// rank's blocks for a checkpoint, of all where the strategy changes.
+// Updates on a GPU. ALL_REDUCE (Options::on_device): sums go to the device that
+// computes gradients, which has all values and state, and updates them by one
+// launch; a step computes with what is there. The host gets values where a cut
+// is read, the evaluator wants them or the job ends. SHARDED, stage 1
+// (Options::owner_device): the sums of an own bucket go to the device, and its
+// values come back, while gradients are computed there. By both the host gets
+// the state of this rank's blocks for a checkpoint, and all that this rank has
+// where the strategy changes.
 //
 // Memory, besides the executor's, of P parameters and n ranks: the state of
 // StepReduction (of all blocks, or P / n of them), the gradients of the other
@@ -130,6 +133,10 @@ class PeerExchange : public ParameterExchange {
     // REQUIRES: `replicates`, float32 on the wire, no compression, and
     // HasTensorUpdates of the device.
     std::optional<DeviceTensors> on_device = {};
+    // Not `replicates`: makes the updates of the own blocks; outlives the
+    // exchange. Null: the processors do. REQUIRES: not frees_values;
+    // HasTensorUpdates of the device.
+    Device* owner_device = nullptr;
   };
 
   // `map` is OwnedBlocks of `tensors`. Takes all memory. Errors:
@@ -154,9 +161,9 @@ class PeerExchange : public ParameterExchange {
   };
   static Memory MemoryOf(const Options& options, const BlockMap& map,
                          uint32_t rank);
-  // Of the device, with on_device; `counts`: elements by tensor.
+  // Of the device, where it updates; `counts`: elements by tensor.
   static uint64_t DeviceBytes(const Options& options, const BlockMap& map,
-                              absl::Span<const int64_t> counts);
+                              absl::Span<const int64_t> counts, uint32_t rank);
 
   void Cancel(const absl::Status& reason) override;
   absl::Status Init(int64_t total_clocks) override;

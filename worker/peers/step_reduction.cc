@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "common/update/norm_blocks.h"
 #include "common/update/norm_reducer.h"
 #include "kernels/optimizer/lamb.h"
@@ -130,27 +131,36 @@ void StepReduction::ShowBlock(uint32_t id, Shown shown) {
 // --- Updates on a device ---
 
 void StepReduction::UpdateOn(std::unique_ptr<DeviceUpdater> device) {
-  SYNCLINE_CHECK(options_.replicates && !lamb_ &&
-                 options_.wire_type == ElementType::kFloat32 &&
-                 device->block_count() == map_.blocks().size());
+  SYNCLINE_CHECK(!lamb_ && !options_.keeps_values &&
+                 device->block_count() == updater_.block_count());
+  SYNCLINE_CHECK(!options_.replicates ||
+                 options_.wire_type == ElementType::kFloat32);
   device_ = std::move(device);
+  if (updater_.block_count() > 0) {
+    // Blocks lie one behind the other.
+    float* const begin = updater_.mutable_array(0, 0).data();
+    const absl::Span<float> last = updater_.mutable_array(
+        updater_.block_count() - 1, updater_.arrays() - 1);
+    device_->PinHost(absl::MakeSpan(begin, last.data() + last.size()));
+  }
   staged_.resize(map_.blocks().size());
+  ForUpdated([this](uint32_t id) { block_there_.push_back(id); });
 }
 
 absl::Status StepReduction::BeginOnDevice() {
   if (device_ == nullptr) return absl::OkStatus();
   has_stream_ = false;
   if (!is_loaded_) {
-    device_updates_.clear();
-    for (uint32_t id = 0; id < local_.size(); ++id) {
-      device_updates_.push_back(updater_.updates(local_[id]));
+    for (uint32_t local = 0; local < updater_.block_count(); ++local) {
+      device_updates_.push_back(updater_.updates(local));
     }
     SYNCLINE_RETURN_IF_ERROR(
-        device_->LoadState([this](uint32_t block, int array) {
-          return updater_.array(local_[block], array);
+        device_->LoadState([this](uint32_t local, int array) {
+          return updater_.array(local, array);
         }));
     is_loaded_ = true;
   }
+  if (!options_.replicates) return absl::OkStatus();
   SYNCLINE_RETURN_IF_ERROR(device_->AwaitCopies());
   device_->ShowValues();
   device_->TakeValues(true);
@@ -159,7 +169,9 @@ absl::Status StepReduction::BeginOnDevice() {
 
 void StepReduction::UseStream() {
   has_stream_ = true;
-  for (const uint32_t id : uncopied_) device_->CopySum(id);
+  for (const uint32_t id : uncopied_) {
+    device_->CopySum(local_[id], device_->sum(local_[id]));
+  }
   uncopied_.clear();
 }
 
@@ -167,8 +179,8 @@ void StepReduction::Stage(uint32_t bucket) {
   for (const uint32_t id : buckets_[bucket].blocks) {
     const uint64_t samples = SamplesOf(id);
     if (samples == 0) continue;
-    staged_[id] = updater_.TakeSum(local_[id], samples, device_->sum(id).data(),
-                                   &scratch_);
+    staged_[id] = updater_.TakeSum(local_[id], samples,
+                                   device_->sum(local_[id]).data(), &scratch_);
     Note(id);
     if (staged_[id] == 0) continue;
     has_staged_ = true;
@@ -178,25 +190,30 @@ void StepReduction::Stage(uint32_t bucket) {
   --unapplied_;
 }
 
+DeviceUpdater::BlockStep StepReduction::StepThere(uint32_t block,
+                                                  uint64_t samples) {
+  const uint32_t local = local_[block];
+  DeviceUpdater::BlockStep of = {
+      .block = local,
+      .step = std::nullopt,
+      .scale_of_mean = updater_.rule().GradientScale(samples, -1)};
+  if (options_.momenta.empty() ||
+      !options_.momenta[tensor_of_[block]].has_value()) {
+    of.step = updater_.rule().StepAt(clock_, samples, squared_norm_);
+    of.step->t = ++device_updates_[local];
+  }
+  return of;
+}
+
 void StepReduction::FinishOnDevice() {
-  if (device_ == nullptr) return;
+  if (device_ == nullptr || !options_.replicates) return;
   device_->TakeValues(false);
   if (!has_staged_) return;
   UseStream();
   std::vector<DeviceUpdater::BlockStep> steps;
   for (uint32_t id = 0; id < staged_.size(); ++id) {
     const uint64_t samples = std::exchange(staged_[id], 0);
-    if (samples == 0) continue;
-    DeviceUpdater::BlockStep of = {
-        .block = id,
-        .step = std::nullopt,
-        .scale_of_mean = updater_.rule().GradientScale(samples, -1)};
-    if (options_.momenta.empty() ||
-        !options_.momenta[tensor_of_[id]].has_value()) {
-      of.step = updater_.rule().StepAt(clock_, samples, squared_norm_);
-      of.step->t = ++device_updates_[id];
-    }
-    steps.push_back(of);
+    if (samples > 0) steps.push_back(StepThere(id, samples));
   }
   device_->Update(steps);
   has_staged_ = false;
@@ -205,23 +222,57 @@ void StepReduction::FinishOnDevice() {
   has_values_ = false;
 }
 
+void StepReduction::ApplyThere(uint32_t bucket) {
+  std::vector<DeviceUpdater::BlockStep> steps;
+  std::vector<uint32_t> changed;
+  for (const uint32_t id : buckets_[bucket].blocks) {
+    const uint32_t local = local_[id];
+    WillChange(id);
+    // The sum goes from the place that the values come back to.
+    const absl::Span<float> values = updater_.mutable_array(local, 0);
+    const uint64_t samples =
+        updater_.TakeSum(local, samples_, values.data(), &scratch_);
+    Note(id);
+    if (samples == 0) continue;
+    device_->CopySum(local, values);
+    steps.push_back(StepThere(id, samples));
+    changed.push_back(local);
+  }
+  --unapplied_;
+  if (!changed.empty()) {
+    has_own_state_ = false;
+    has_all_state_ = false;
+    device_->Update(steps);
+    const absl::Status back = device_->ReadValuesOf(
+        changed,
+        [this](uint32_t local) { return updater_.mutable_array(local, 0); });
+    if (!back.ok()) {
+      status_ = Annotate(back, options_.label);
+      return;
+    }
+  }
+  for (const uint32_t id : buckets_[bucket].blocks) ShowBlock(id, step_shows_);
+  shown_ = step_shows_;
+}
+
 absl::Status StepReduction::FetchState(bool own_alone) {
   if (own_alone ? has_own_state_ : has_all_state_) return absl::OkStatus();
-  const auto wants = [&](uint32_t block) {
-    return !own_alone || map_.blocks()[block].shard == options_.rank;
+  const auto wants = [&](uint32_t local) {
+    return !own_alone ||
+           map_.blocks()[block_there_[local]].shard == options_.rank;
   };
-  for (uint32_t id = 0; id < local_.size(); ++id) {
-    if (!wants(id)) continue;
-    WillChange(id);
-    updater_.SetUpdates(local_[id], device_updates_[id]);
+  for (uint32_t local = 0; local < block_there_.size(); ++local) {
+    if (!wants(local)) continue;
+    WillChange(block_there_[local]);
+    updater_.SetUpdates(local, device_updates_[local]);
   }
   SYNCLINE_RETURN_IF_ERROR(
-      device_->ReadState([&](uint32_t block, int array) -> absl::Span<float> {
-        if (!wants(block)) return {};
-        return updater_.mutable_array(local_[block], array);
+      device_->ReadState([&](uint32_t local, int array) -> absl::Span<float> {
+        if (!wants(local)) return {};
+        return updater_.mutable_array(local, array);
       }));
   has_own_state_ = true;
-  has_all_state_ = !own_alone;
+  has_all_state_ = !own_alone || !options_.replicates;
   return absl::OkStatus();
 }
 
@@ -431,6 +482,7 @@ std::optional<StepReduction::Outgoing> StepReduction::Next() {
     if (const auto bucket = TakeFirst(&appliable_, may_change_);
         bucket.has_value()) {
       Apply(*bucket);
+      if (device_ != nullptr && !status_.ok()) break;
       if (!options_.replicates && !options_.keeps_values) {
         return Outgoing{.kind = Kind::kValues, .bucket = *bucket};
       }
@@ -551,7 +603,9 @@ void StepReduction::ComputeLamb(uint32_t block) {
 }
 
 void StepReduction::Apply(uint32_t bucket) {
-  if (device_ != nullptr) return Stage(bucket);
+  if (device_ != nullptr) {
+    return options_.replicates ? Stage(bucket) : ApplyThere(bucket);
+  }
   changed_ = true;
   for (const uint32_t id : buckets_[bucket].blocks) {
     const Block& block = map_.blocks()[id];

@@ -52,9 +52,10 @@ struct StepFacts {
 // they are replaced (ReplaceSums). So the bits are those of a ps with the same
 // wire type.
 //
-// Updates on a device (UpdateOn): sums are made here, and go there when all of
-// them are known; the state is there, and updater() has that of the latest
-// FetchState. FinishOnDevice makes the step's update when done() is true.
+// Updates on a device (UpdateOn): sums are made here and go there, where the
+// state is; updater() has that of the latest FetchState. Replicated: sums go as
+// they come, and FinishOnDevice makes the step's update when done() is true.
+// Else: the values of a bucket come back as soon as it is updated.
 //
 // Pure: no clock, thread or socket. Thread-compatible. The values of a tensor
 // are written only after the gradients of all ranks for the block have come,
@@ -119,9 +120,9 @@ class StepReduction {
     may_change_ = std::move(may_change);
   }
 
-  // The device makes all updates, in place of updater(). Before the first
-  // Begin. REQUIRES: replicated, float32 on the wire, an optimizer that the
-  // device has.
+  // The device makes all updates, in place of updater(): of the same blocks.
+  // Before the first Begin. REQUIRES: an optimizer that the device has, not
+  // keeps_values; replicated: float32 on the wire, and `device` has all blocks.
   void UpdateOn(std::unique_ptr<DeviceUpdater> device);
   bool is_on_device() const { return device_ != nullptr; }
 
@@ -158,8 +159,8 @@ class StepReduction {
   // REQUIRES: done(), or the first. `shown`: how the step's values go to the
   // tensors; a step that is skipped writes none.
   void Begin(int64_t clock, Shown shown = Shown::kAsSent);
-  // On a device, before Begin: the step computes with the values there. Errors:
-  // the device's.
+  // On a device, before Begin; replicated: the step computes with the values
+  // there. Errors: the device's.
   absl::Status BeginOnDevice();
   // Once for each rank, this one included, before its gradients.
   void OnFacts(uint32_t rank, const StepFacts& facts);
@@ -290,8 +291,11 @@ class StepReduction {
   void ConcludeTrust();
   void ComputeLamb(uint32_t block);
   void Apply(uint32_t bucket);
-  // Apply of an update on the device: its sums.
+  // Apply of updates on a device; replicated: the sums of one.
   void Stage(uint32_t bucket);
+  void ApplyThere(uint32_t bucket);
+  // The step of a block with so many samples in its sum.
+  DeviceUpdater::BlockStep StepThere(uint32_t block, uint64_t samples);
   void Drop();
   void WillChange(uint32_t block) {
     if (before_change_ != nullptr) before_change_(local_[block]);
@@ -334,8 +338,11 @@ class StepReduction {
   std::vector<uint64_t> staged_;
   std::vector<uint32_t> uncopied_;  // of these
   bool has_staged_ = false;
-  std::vector<int64_t> device_updates_;  // by block, as DenseUpdater::updates
-  bool has_own_state_ = true;            // updater() has the device's
+  // By index in updater(), which is the device's: as DenseUpdater::updates, and
+  // the block.
+  std::vector<int64_t> device_updates_;
+  std::vector<uint32_t> block_there_;
+  bool has_own_state_ = true;  // updater() has the device's
   bool has_all_state_ = true;
   bool has_values_ = true;  // the tensors have them
 

@@ -117,7 +117,8 @@ class DeviceUpdaterTest : public ::testing::Test {
           b, 0, std::make_shared<NumbersSource>(&sums_[blocks_[b].tensor]),
           blocks_[b].offset, samples[b]);
       here_->Apply(b, clock, samples[b], /*squared_norm=*/9, &scratch);
-      there_->CopySum(b);
+      there_->CopySum(b, absl::MakeConstSpan(sums_[blocks_[b].tensor])
+                             .subspan(blocks_[b].offset, blocks_[b].count));
       DeviceUpdater::BlockStep step = {
           .block = b,
           .step = std::nullopt,

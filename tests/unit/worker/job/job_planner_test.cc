@@ -153,8 +153,9 @@ TEST(JobPlannerTest, LocalStepsOnAGpuArePlanned) {
   EXPECT_EQ(nesterov.slot_bytes, nesterov.round_bytes);
 }
 
-// By ALL_REDUCE a GPU with kernels for the optimizer has values and state; by
-// the other ways the processors have them.
+// A GPU with kernels for the optimizer has the values and the state that its
+// rank updates; by ALL_REDUCE with 16 bits on the wire the processors have
+// them.
 TEST(JobPlannerTest, UpdatesOnAGpuArePlanned) {
   JobSpec spec = DigitsJob();
   spec.mutable_resources()->set_device(ResourcesSpec::CUDA);
@@ -180,7 +181,14 @@ TEST(JobPlannerTest, UpdatesOnAGpuArePlanned) {
   EXPECT_NEAR(static_cast<double>(adam), 3.0 * static_cast<double>(sgd), 8192);
   EXPECT_EQ(update_bytes_of(ALL_REDUCE, WIRE_FLOAT32, OptimizerSpec::LAMB), 0);
   EXPECT_EQ(update_bytes_of(ALL_REDUCE, WIRE_BFLOAT16, OptimizerSpec::ADAM), 0);
-  EXPECT_EQ(update_bytes_of(SHARDED, WIRE_FLOAT32, OptimizerSpec::ADAM), 0);
+  // An owner has its part, and the sums of it.
+  for (const WireType wire_type : {WIRE_FLOAT32, WIRE_BFLOAT16}) {
+    EXPECT_NEAR(static_cast<double>(
+                    update_bytes_of(SHARDED, wire_type, OptimizerSpec::ADAM)),
+                2.0 * static_cast<double>(sgd),
+                0.35 * static_cast<double>(sgd));
+  }
+  EXPECT_EQ(update_bytes_of(SHARDED, WIRE_FLOAT32, OptimizerSpec::LAMB), 0);
 }
 
 // Besides the executor: the values that a round begins with, and Adam's state.

@@ -1,7 +1,7 @@
-// Goal: a rank by ALL_REDUCE whose GPU makes the updates computes each step
-// with the bits of one whose processors do, whatever the optimizer, norms,
-// policies and values that are not finite, and has the same state where a
-// checkpoint is written and where a strategy changes. Method: random jobs;
+// Goal: a rank whose GPU makes the updates, by ALL_REDUCE or SHARDED, computes
+// each step with the bits of one whose processors do, whatever the optimizer,
+// norms, policies and values that are not finite, and has the same state where
+// a checkpoint is written and where a strategy changes. Method: random jobs;
 // ranks as threads over InProcessPeers, once without devices, then some of them
 // with emulated ones.
 
@@ -32,9 +32,9 @@ namespace {
 
 using Arrays = std::vector<std::vector<float>>;
 
-// By ALL_REDUCE.
 struct DeviceJob {
   uint64_t seed = 0;
+  bool replicates = true;
   uint32_t ranks = 2;
   std::vector<int64_t> sizes;
   std::optional<size_t> mean;  // a tensor that is a running mean
@@ -48,6 +48,7 @@ DeviceJob RandomDeviceJob(uint64_t seed) {
   Random random(seed + 1);
   DeviceJob job;
   job.seed = seed;
+  job.replicates = random.Below(3) != 0;
   job.ranks = 1 + static_cast<uint32_t>(random.Below(3));
   for (uint64_t t = 0, count = 1 + random.Below(4); t < count; ++t) {
     job.sizes.push_back(
@@ -101,10 +102,17 @@ class DeviceRank {
       options.momenta.push_back(job.mean == t ? std::optional<float>(0.75f)
                                               : std::nullopt);
     }
-    options.replicates = true;
+    options.replicates = job.replicates;
     options.update = job.update;
     options.buckets = job.buckets;
-    if (on_device) options.on_device = MakeTensors();
+    if (on_device) {
+      device_ = std::make_unique<testing::EmulatedDevice>(job.seed + rank);
+      if (job.replicates) {
+        options.on_device = MakeTensors();
+      } else {
+        options.owner_device = device_.get();
+      }
+    }
     auto link = std::make_shared<PeerLink>(
         PeerLink::Options{.label = "job j-test"},
         std::make_unique<BorrowedPeer>(peers->at(rank)));
@@ -136,7 +144,6 @@ class DeviceRank {
 
  private:
   DeviceTensors MakeTensors() {
-    device_ = std::make_unique<testing::EmulatedDevice>(job_.seed + rank_);
     stream_ = *device_->MakeStream();
     constexpr size_t kLine = kCacheLineBytes / sizeof(float);
     for (const int64_t size : job_.sizes) {
@@ -160,7 +167,7 @@ class DeviceRank {
   // As TrainStep does: what the device has, or the host.
   absl::Status See() {
     Arrays& seen = seen_.emplace_back(values_);
-    if (device_ == nullptr) return absl::OkStatus();
+    if (stream_ == nullptr) return absl::OkStatus();
     EXPECT_TRUE(takes_values_);
     for (size_t t = 0; t < seen.size(); ++t) {
       stream_->CopyToHost(seen[t].data(), memory_.as<float>() + offsets_[t],
@@ -198,7 +205,7 @@ class DeviceRank {
     absl::Status done = exchange_->Wait();
     EXPECT_FALSE(takes_values_);
     // As an evaluation does with the values of a cut.
-    if (done.ok() && device_ != nullptr) {
+    if (done.ok() && stream_ != nullptr) {
       stream_->Clear(memory_.data(), memory_.bytes());
     }
     if (done.ok() && clock + 1 == job_.clocks) done = KeepState();
@@ -272,7 +279,8 @@ TEST(PeerExchangeCudaTest, StepsHaveTheBitsOfProcessors) {
   for (int seed = 0; seed < SeedCount(150); ++seed) {
     const DeviceJob job = RandomDeviceJob(seed);
     SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", job.ranks,
-                              " ranks, optimizer ",
+                              job.replicates ? " ranks, ALL_REDUCE, optimizer "
+                                             : " ranks, SHARDED, optimizer ",
                               static_cast<int>(job.update.optimizer.kind),
                               ", clip ", job.update.rule.clip_norm, ", policy ",
                               static_cast<int>(job.update.on_non_finite)));
