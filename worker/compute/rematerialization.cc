@@ -11,9 +11,9 @@
 namespace syncline::worker {
 namespace {
 
-class Planner {
+class RematerializationPlanner {
  public:
-  explicit Planner(const StepMemorySpec& spec)
+  explicit RematerializationPlanner(const StepMemorySpec& spec)
       : spec_(spec),
         graph_(*spec.graph),
         made_at_(graph_.values.size(), -1),
@@ -183,7 +183,7 @@ class Planner {
 }  // namespace
 
 Rematerialization PlanRematerialization(const StepMemorySpec& spec) {
-  return Planner(spec).Plan();
+  return RematerializationPlanner(spec).Plan();
 }
 
 }  // namespace syncline::worker
