@@ -108,7 +108,7 @@ class Fuser {
 
   // A parameter or a constant, that is added to each row of n elements.
   bool IsBias(ValueId v, int64_t n) const {
-    return value(v).kind == Value::Kind::kInitializer && !dims(v).empty() &&
+    return value(v).initializer >= 0 && !dims(v).empty() &&
            dims(v).back() == n && ElementCount(dims(v)) == n;
   }
 

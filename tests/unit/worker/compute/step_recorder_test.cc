@@ -138,6 +138,31 @@ TEST(StepRecorderTest, TooMuchIsCutOff) {
             StepRecorder::kIntervalsMax);
 }
 
+// A plan may be gone, and its nodes' memory another one's, before the profile
+// is done; the next plan has nodes of the same names.
+TEST(StepRecorderTest, ANodeIsKnownByItsNameAndOperator) {
+  StepRecorder recorder(1);
+  recorder.BeginStep(0);
+  Node node;
+  const auto record = [&](const char* name, const char* op_type) {
+    node.name = name;
+    node.op_type = op_type;
+    const StepRecorder::Interval interval(&recorder, StepProfile::FORWARD,
+                                          &node);
+  };
+  record("a", "MatMul");
+  record("b", "MatMul");
+  record("a", "MatMul + Add");
+  const Node copy = {.name = "a", .op_type = "MatMul"};
+  {
+    const StepRecorder::Interval interval(&recorder, StepProfile::FORWARD,
+                                          &copy);
+  }
+  recorder.EndStep(1);
+  EXPECT_THAT(recorder.profile().interval_activity(), ElementsAre(0, 1, 2, 0));
+  EXPECT_EQ(recorder.profile().activities(2).op_type(), "MatMul + Add");
+}
+
 TEST(StepRecorderTest, AnExecutorRecordsEveryNodeOnce) {
   const TrainingModel model = MakeTrainingModel(
       "(float[N,4] x, float[4] w_a, float[4] w_b) => (float[N,4] y)", "",
