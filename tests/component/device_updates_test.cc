@@ -148,14 +148,21 @@ TEST_F(DeviceUpdatesTest, EndWithTheBitsOfAPs) {
   }
 }
 
-TEST_F(DeviceUpdatesTest, OwnersUpdateThereWith16BitsOnTheWire) {
+TEST_F(DeviceUpdatesTest, OwnersUpdateWhateverIsOnTheWire) {
   const std::string model = MlpModel(784, 12, 10);
-  JobSpec spec = DigitsOnGpus("kind: ADAM");
-  spec.set_wire_type(WIRE_BFLOAT16);
-  const Run with_ps = Train(PARAMETER_SERVER, spec, model);
-  const Run without = Train(SHARDED, spec, model, WithoutPs());
-  ExpectTheSame(without, with_ps);
-  EXPECT_FALSE(absl::StrContains(without.log, kOnProcessors)) << without.log;
+  for (const bool compresses : {false, true}) {
+    SCOPED_TRACE(compresses);
+    JobSpec spec = DigitsOnGpus("kind: ADAM");
+    if (compresses) {
+      spec.mutable_compression()->set_kind(CompressionSpec::INT8);
+    } else {
+      spec.set_wire_type(WIRE_BFLOAT16);
+    }
+    const Run with_ps = Train(PARAMETER_SERVER, spec, model);
+    const Run without = Train(SHARDED, spec, model, WithoutPs());
+    ExpectTheSame(without, with_ps);
+    EXPECT_FALSE(absl::StrContains(without.log, kOnProcessors)) << without.log;
+  }
 }
 
 TEST_F(DeviceUpdatesTest, RunningMeansAreTheDevicesToo) {

@@ -236,6 +236,47 @@ TEST_F(GpuLossTest, AWorkerWhoseGpuHangsIsCutOffAndStartsAnew) {
   EXPECT_EQ(next.state(), SUCCEEDED) << ReasonOf(next);
 }
 
+// The state is on the GPUs of both: when one of them fails the chief saves what
+// its own has.
+TEST_F(GpuLossOfOneTest, RanksWithoutPsGoOnFromTheStateOfTheChiefsGpu) {
+  const auto job_in = [&](const std::string& checkpoints) {
+    JobSpec job = RestartingJob(checkpoints);
+    job.mutable_data()->mutable_train()->mutable_digits()->set_count(960);
+    job.mutable_checkpoint()->set_every_clocks(1000);
+    job.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+    job.set_strategy(ALL_REDUCE);
+    job.mutable_resources()->set_workers(2);
+    job.mutable_resources()->set_ps(0);
+    return job;
+  };
+  const auto model_of = [&](const JobStatus& ended) {
+    const auto file = cluster_.FetchModel(ended.job_id());
+    EXPECT_OK(file);
+    return file.ok() ? ReadFile(*file, kModelBytesMax).value_or("") : "";
+  };
+  ASSERT_OK(cluster_.Start());
+  cluster_.daemon("worker-0").Signal(SIGKILL);
+  ASSERT_TRUE(cluster_.daemon("worker-0").WaitUntil(absl::Now() + kPatience));
+  ASSERT_NO_FATAL_FAILURE(FailAtLaunch(900));
+  ASSERT_OK(cluster_.StartDaemon("worker-0"));
+  ASSERT_OK(cluster_.WaitForFreeMembers(3, kPatience));
+  ASSERT_NO_FATAL_FAILURE(FailNoMore());
+  ASSERT_OK_AND_ASSIGN(const JobStatus restarted, EndOf(job_in("restarted")));
+  ASSERT_EQ(restarted.state(), SUCCEEDED) << ReasonOf(restarted);
+  EXPECT_EQ(restarted.attempt(), 2u);
+  // There is no other checkpoint than the one that was saved alone.
+  EXPECT_THAT(restarted.ShortDebugString(),
+              AllOf(HasSubstr("worker 0 "), HasSubstr("the GPU has failed: "),
+                    HasSubstr("goes on from the checkpoint at clock ")));
+  ASSERT_OK(cluster_.WaitForFreeMembers(3, kPatience));
+  ASSERT_OK_AND_ASSIGN(const JobStatus undisturbed,
+                       EndOf(job_in("undisturbed")));
+  ASSERT_EQ(undisturbed.state(), SUCCEEDED) << ReasonOf(undisturbed);
+  const std::string model = model_of(restarted);
+  ASSERT_FALSE(model.empty());
+  EXPECT_TRUE(model_of(undisturbed) == model) << "other bits";
+}
+
 TEST_F(GpuLossTest, AGpuThatMakesNoStepAnyMoreEndsTheWorker) {
   ASSERT_NO_FATAL_FAILURE(FailAtLaunch(3));
   ASSERT_NO_FATAL_FAILURE(Start());

@@ -484,7 +484,7 @@ void PeerExchange::BeginStep(const Step& step) {
   heard_at_ = absl::InfinitePast();
   RoundTensors();
   if (const absl::Status begun = reduction_.BeginOnDevice(); !begun.ok()) {
-    Fail(Annotate(begun, label_));
+    Fail(StepReduction::OfDevice(begun, label_));
   }
   // A rank that does not want the next step's values reads a cut there. Where
   // values are divided it is brought them behind the step.

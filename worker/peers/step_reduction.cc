@@ -167,6 +167,11 @@ absl::Status StepReduction::BeginOnDevice() {
   return absl::OkStatus();
 }
 
+absl::Status StepReduction::OfDevice(const absl::Status& failure,
+                                     absl::string_view label) {
+  return absl::UnavailableError(absl::StrCat(label, ": ", failure.message()));
+}
+
 void StepReduction::UseStream() {
   has_stream_ = true;
   for (const uint32_t id : uncopied_) {
@@ -247,7 +252,7 @@ void StepReduction::ApplyThere(uint32_t bucket) {
         changed,
         [this](uint32_t local) { return updater_.mutable_array(local, 0); });
     if (!back.ok()) {
-      status_ = Annotate(back, options_.label);
+      status_ = OfDevice(back, options_.label);
       return;
     }
   }

@@ -125,6 +125,10 @@ class StepReduction {
   // keeps_values; replicated: float32 on the wire, and `device` has all blocks.
   void UpdateOn(std::unique_ptr<DeviceUpdater> device);
   bool is_on_device() const { return device_ != nullptr; }
+  // A device's failure as the other ranks are told it: to them this one is
+  // lost.
+  static absl::Status OfDevice(const absl::Status& failure,
+                               absl::string_view label);
 
   // --- In place of Init, for a state that was saved between two steps ---
 
