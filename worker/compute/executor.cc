@@ -275,7 +275,7 @@ class GraphExecutor : public Executor {
   bool SendsOff(const OpenPart& part) const {
     return part.is_last && (!keeps_on_device_ || listener_ != nullptr);
   }
-  // Says once what becomes of steps on a device with graphs.
+  // Says, once of each, that a step was kept, or why not.
   void SayOnce(const absl::Status& why_not);
   // The loss that is in the record. Errors: InvalidArgument, naming the node:
   // data that cannot be computed with; the device's.
@@ -350,7 +350,8 @@ class GraphExecutor : public Executor {
   };
   std::vector<Copying> copying_;
   size_t reported_ = 0;  // of these
-  bool has_said_ = false;
+  bool has_said_kept_ = false;
+  bool has_said_refused_ = false;
   std::vector<float> scores_;  // Evaluate's, where the device is not the host
 };
 
@@ -855,12 +856,14 @@ absl::StatusOr<std::vector<StepSegment>> GraphExecutor::Keep(
 }
 
 void GraphExecutor::SayOnce(const absl::Status& why_not) {
-  if (std::exchange(has_said_, true)) return;
+  if (std::exchange(why_not.ok() ? has_said_kept_ : has_said_refused_, true)) {
+    return;
+  }
   if (why_not.ok()) {
     LogInfo("steady steps are graphs of the device")
         .Field("device", device_.name());
   } else {
-    LogWarning("steps are no graphs of the device: each call is queued alone")
+    LogWarning("a step is no graph of the device: each call is queued alone")
         .Field("device", device_.name())
         .Field("why", why_not.message());
   }
