@@ -138,8 +138,9 @@ class Executor {
   // for the order of sums. `clock` and the place of a sample in the step
   // (Batch.first_in_step) seed what is random.
   // Calls on_gradient(i) once per parameter, from this thread, as soon as its
-  // gradient is final and its value is not read again in this step; order is
-  // the backward order of the last part. REQUIRES: options.trains.
+  // gradient is final and its value is not read again in this step, or, from a
+  // graph, with others that are final soon after; order is the backward order
+  // of the last part. REQUIRES: options.trains.
   // Errors: InvalidArgument: a label outside the classes (row and value named),
   // an index of Gather or ScatterND out of range (node named);
   // FailedPrecondition: the loss is not finite (the first node whose output is

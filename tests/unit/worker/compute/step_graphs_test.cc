@@ -59,7 +59,7 @@ TrainingModel Wide() {
       "y = MatMul(s, w_d)");
 }
 
-struct Made {
+struct OneStep {
   int64_t size = 6;
   int64_t first_in_step = 0;
   float scale = 0;  // 0: none is used
@@ -92,10 +92,10 @@ struct Setup {
 
 // All that steps give, with values that are updated by their gradients on the
 // host.
-class Steps {
+class StepsOnGpu {
  public:
-  Steps(const TrainingModel& m, const Setup& setup, EmulatedDevice* device,
-        bool has_graphs = true)
+  StepsOnGpu(const TrainingModel& m, const Setup& setup, EmulatedDevice* device,
+             bool has_graphs = true)
       : model_(m), data_(m, kLoss, 6), scales_(setup.scales_loss) {
     Executor::Options options;
     options.device = device;
@@ -130,7 +130,7 @@ class Steps {
   Executor& executor() { return *executor_; }
   Others& others() { return others_; }
 
-  absl::StatusOr<Executor::StepResult> Try(const Made& made) {
+  absl::StatusOr<Executor::StepResult> Try(const OneStep& made) {
     Batch batch = data_.MakeBatch(made.size, made.seed);
     batch.first_in_step = made.first_in_step;
     if (scales_) executor_->UseLossScale(made.scale);
@@ -139,7 +139,7 @@ class Steps {
                                 [&](int i) { ready_.push_back(i); });
   }
   // Everything that the step has given, as numbers.
-  std::vector<float> Step(const Made& made) {
+  std::vector<float> Step(const OneStep& made) {
     const auto result = Try(made);
     EXPECT_OK(result.status());
     if (!result.ok()) return {};
@@ -186,11 +186,11 @@ std::vector<uint32_t> BitsOf(const std::vector<float>& numbers) {
 }
 
 Results ResultsOf(const TrainingModel& m, const Setup& setup,
-                  const std::vector<Made>& steps, EmulatedDevice* device,
+                  const std::vector<OneStep>& steps, EmulatedDevice* device,
                   bool has_graphs) {
-  Steps run(m, setup, device, has_graphs);
+  StepsOnGpu run(m, setup, device, has_graphs);
   Results results;
-  for (const Made& made : steps) results.push_back(BitsOf(run.Step(made)));
+  for (const OneStep& made : steps) results.push_back(BitsOf(run.Step(made)));
   results.push_back(BitsOf(run.Evaluate()));
   results.push_back(BitsOf(run.Step(steps.back())));
   EXPECT_OK(device->status());
@@ -198,8 +198,9 @@ Results ResultsOf(const TrainingModel& m, const Setup& setup,
 }
 
 // The steps, an evaluation and the last step again launch graphs so many times.
-void ExpectSameBits(const TrainingModel& m, const Setup& setup,
-                    const std::vector<Made>& steps, int64_t graph_launches) {
+void ExpectBitsOfQueuedSteps(const TrainingModel& m, const Setup& setup,
+                             const std::vector<OneStep>& steps,
+                             int64_t graph_launches) {
   EmulatedDevice queued;
   const Results want = ResultsOf(m, setup, steps, &queued, false);
   EXPECT_EQ(queued.graph_launches(), 0);
@@ -219,8 +220,8 @@ void ExpectSameBits(const TrainingModel& m, const Setup& setup,
 }
 
 // Steps with other batches.
-std::vector<Made> Batches(int count, int64_t size = 6) {
-  std::vector<Made> steps;
+std::vector<OneStep> Batches(int count, int64_t size = 6) {
+  std::vector<OneStep> steps;
   for (int i = 0; i < count; ++i) {
     steps.push_back({.size = size,
                      .first_in_step = 7 * i,
@@ -232,48 +233,49 @@ std::vector<Made> Batches(int count, int64_t size = 6) {
 
 TEST(StepGraphsTest, APerceptronsStepsAreOneGraphEach) {
   // The first of five is queued, and so is the evaluation.
-  ExpectSameBits(Mlp(), {}, Batches(4), /*graph_launches=*/4);
+  ExpectBitsOfQueuedSteps(Mlp(), {}, Batches(4), /*graph_launches=*/4);
 }
 
 TEST(StepGraphsTest, AnAttentionBlockIn16BitsWithWhatRunsAgain) {
-  ExpectSameBits(Block(), {.precision = DType::kBfloat16, .segments = 2},
-                 Batches(3), 3);
+  ExpectBitsOfQueuedSteps(
+      Block(), {.precision = DType::kBfloat16, .segments = 2}, Batches(3), 3);
 }
 
 // The mask of a step depends on its clock and on the place of its samples.
 TEST(StepGraphsTest, WhatIsRandomIsThatOfTheStep) {
-  const std::vector<Made> same_batch(4);
-  ExpectSameBits(Masked(), {}, same_batch, 4);
-  ExpectSameBits(Masked(), {}, Batches(4), 4);
+  const std::vector<OneStep> same_batch(4);
+  ExpectBitsOfQueuedSteps(Masked(), {}, same_batch, 4);
+  ExpectBitsOfQueuedSteps(Masked(), {}, Batches(4), 4);
   EmulatedDevice device;
-  Steps steps(Masked(), {}, &device);
+  StepsOnGpu steps(Masked(), {}, &device);
   std::vector<float> losses;
-  for (const Made& made : same_batch) losses.push_back(steps.Step(made)[0]);
+  for (const OneStep& made : same_batch) losses.push_back(steps.Step(made)[0]);
   EXPECT_NE(losses[2], losses[1]);
   EXPECT_NE(losses[3], losses[2]);
 }
 
 TEST(StepGraphsTest, ALossScaleThatChanges) {
-  std::vector<Made> steps = Batches(7);
+  std::vector<OneStep> steps = Batches(7);
   for (size_t i = 0; i < steps.size(); ++i) {
     steps[i].scale = static_cast<float>(256 << i);
   }
   steps[4].scale = std::ldexp(1.0f, 100);  // an overflow
-  ExpectSameBits(NormalisedLayer(),
-                 {.precision = DType::kFloat16, .scales_loss = true}, steps, 7);
+  ExpectBitsOfQueuedSteps(NormalisedLayer(),
+                          {.precision = DType::kFloat16, .scales_loss = true},
+                          steps, 7);
 }
 
 // Batches of different sizes have plans of their own; those that are larger
 // than usual are run in parts.
 TEST(StepGraphsTest, SizesThatAlternate) {
-  std::vector<Made> steps;
+  std::vector<OneStep> steps;
   for (int round = 0; round < 3; ++round) {
     for (const int64_t size : {6, 4, 13}) {
       steps.push_back({.size = size, .seed = static_cast<uint64_t>(round)});
     }
   }
   // Twice 6, twice 4, and three times 13, in parts of 4, 4 and 5.
-  ExpectSameBits(Masked(), {}, steps, 2 + 2 + 3 * 3);
+  ExpectBitsOfQueuedSteps(Masked(), {}, steps, 2 + 2 + 3 * 3);
 }
 
 // A model with a length, steps of which come in three lengths.
@@ -444,8 +446,8 @@ TEST(StepGraphsTest, RowsOfTables) {
 
 TEST(StepGraphsTest, BatchesInParts) {
   // The first of three parts overwrites, the second adds, the last is final.
-  ExpectSameBits(Masked(), {.micro_batches = 3}, Batches(3), 3 * 3);
-  ExpectSameBits(
+  ExpectBitsOfQueuedSteps(Masked(), {.micro_batches = 3}, Batches(3), 3 * 3);
+  ExpectBitsOfQueuedSteps(
       NormalisedLayer(),
       {.precision = DType::kFloat16, .micro_batches = 2, .scales_loss = true},
       Batches(3), 3 * 2);
@@ -453,7 +455,7 @@ TEST(StepGraphsTest, BatchesInParts) {
 
 TEST(StepGraphsTest, GradientsLeaveBeforeTheStepEnds) {
   // w_d and w_c are 1 MiB; w_a and w_b follow.
-  ExpectSameBits(Wide(), {}, Batches(2), 2 * 2);
+  ExpectBitsOfQueuedSteps(Wide(), {}, Batches(2), 2 * 2);
 }
 
 TEST(StepGraphsTest, ConvolutionsOfALibrary) {
@@ -472,11 +474,11 @@ TEST(StepGraphsTest, ConvolutionsOfALibrary) {
 // The graph is cut around the operator in each direction: before it, between
 // forward and backward, and behind it.
 TEST(StepGraphsTest, StatisticsOfAllWorkersAreFoldedBetweenGraphs) {
-  ExpectSameBits(NormalisedLayer(), {.folds_statistics = true}, Batches(3),
-                 3 * 3);
-  ExpectSameBits(NormalisedLayer(),
-                 {.micro_batches = 2, .folds_statistics = true}, Batches(3),
-                 3 * 2 * 3);
+  ExpectBitsOfQueuedSteps(NormalisedLayer(), {.folds_statistics = true},
+                          Batches(3), 3 * 3);
+  ExpectBitsOfQueuedSteps(NormalisedLayer(),
+                          {.micro_batches = 2, .folds_statistics = true},
+                          Batches(3), 3 * 2 * 3);
 }
 
 TEST(StepGraphsTest, AFoldThatFailsEndsTheStep) {
@@ -484,9 +486,9 @@ TEST(StepGraphsTest, AFoldThatFailsEndsTheStep) {
     std::string said[2];
     for (const bool has_graphs : {false, true}) {
       EmulatedDevice device;
-      Steps steps(NormalisedLayer(), {.folds_statistics = true}, &device,
-                  has_graphs);
-      for (const Made& made : Batches(2)) steps.Step(made);
+      StepsOnGpu steps(NormalisedLayer(), {.folds_statistics = true}, &device,
+                       has_graphs);
+      for (const OneStep& made : Batches(2)) steps.Step(made);
       steps.others().fails_at = fails_at;
       const auto result = steps.Try({});
       EXPECT_TRUE(absl::IsUnavailable(result.status())) << result.status();
@@ -499,8 +501,8 @@ TEST(StepGraphsTest, AFoldThatFailsEndsTheStep) {
 
 TEST(StepGraphsTest, AStepThatIsRecordedIsQueued) {
   EmulatedDevice device;
-  Steps steps(Mlp(), {}, &device);
-  for (const Made& made : Batches(3)) steps.Step(made);
+  StepsOnGpu steps(Mlp(), {}, &device);
+  for (const OneStep& made : Batches(3)) steps.Step(made);
   EXPECT_EQ(device.graph_launches(), 2);
   StepRecorder recorder(1);
   steps.executor().UseRecorder(&recorder);
@@ -524,7 +526,7 @@ TEST(StepGraphsTest, WhatADeviceDoesNotKeepIsQueued) {
 // Refused once, a step is not tried again.
 TEST(StepGraphsTest, OneStepThatIsRefusedLeavesTheOthers) {
   EmulatedDevice device;
-  Steps steps(Mlp(), {}, &device);
+  StepsOnGpu steps(Mlp(), {}, &device);
   steps.Step({.size = 6});
   device.RefuseGraphs(absl::FailedPreconditionError("end a graph: no"));
   steps.Step({.size = 6});
@@ -537,7 +539,7 @@ TEST(StepGraphsTest, OneStepThatIsRefusedLeavesTheOthers) {
 
 TEST(StepGraphsTest, GraphsTakeNoMemoryOfTheArena) {
   EmulatedDevice device;
-  Steps steps(Masked(), {}, &device);
+  StepsOnGpu steps(Masked(), {}, &device);
   steps.Step({});
   const uint64_t free = device.FreeBytes();
   for (int i = 0; i < 5; ++i) steps.Step({});
@@ -547,7 +549,7 @@ TEST(StepGraphsTest, GraphsTakeNoMemoryOfTheArena) {
 
 TEST(StepGraphsTest, BadDataIsNamedAndTheNextStepIsAsEver) {
   EmulatedDevice device;
-  Steps steps(Masked(), {}, &device);
+  StepsOnGpu steps(Masked(), {}, &device);
   for (int i = 0; i < 3; ++i) steps.Step({});
   const float value = steps.executor().parameter(0)[1];
   steps.executor().parameter(0)[1] = kNan;
@@ -574,7 +576,7 @@ std::vector<std::string> NamedByFailures(bool has_graphs) {
   std::vector<std::string> named;
   for (int64_t launch = 1;; ++launch) {
     EmulatedDevice device;
-    Steps steps(Masked(), {}, &device, has_graphs);
+    StepsOnGpu steps(Masked(), {}, &device, has_graphs);
     // The evaluation's names come between those of the graph.
     steps.Step({});
     steps.Step({});
@@ -606,7 +608,7 @@ TEST(StepGraphsTest, AFailureWithinAGraphNamesItsOperator) {
 // Hears of gradients, and copies them in a stream of its own.
 class Heard : public GradientListener {
  public:
-  Heard(Steps* steps, EmulatedDevice* device)
+  Heard(StepsOnGpu* steps, EmulatedDevice* device)
       : steps_(*steps), stream_(*device->MakeStream()) {
     steps_.executor().UseGradientListener(this);
   }
@@ -631,17 +633,17 @@ class Heard : public GradientListener {
   std::vector<std::vector<float>> values;
 
  private:
-  Steps& steps_;
+  StepsOnGpu& steps_;
   const std::unique_ptr<Stream> stream_;
 };
 
 TEST(StepGraphsTest, AListenerHearsOfEachGradientOnce) {
   EmulatedDevice device;
   device.WorkLate();
-  Steps steps(Wide(), {}, &device);
+  StepsOnGpu steps(Wide(), {}, &device);
   Heard heard(&steps, &device);
   std::vector<int> order;
-  for (const Made& made : Batches(4)) {
+  for (const OneStep& made : Batches(4)) {
     heard.order.clear();
     steps.Step(made);
     heard.ExpectGradients();
@@ -655,7 +657,7 @@ TEST(StepGraphsTest, AListenerHearsOfEachGradientOnce) {
 // Values that stay on the device, with an updater whose names come between
 // those of the graph.
 std::vector<float> LocalSteps(EmulatedDevice* device, bool has_graphs) {
-  Steps steps(Masked(), {}, device, has_graphs);
+  StepsOnGpu steps(Masked(), {}, device, has_graphs);
   Executor& executor = steps.executor();
   const Executor::OnDevice on = executor.on_device();
   OptimizerParams optimizer;
