@@ -386,11 +386,11 @@ TEST_F(CudaEmulatorTest, LateStreamsShowAnEventThatIsMissing) {
     EmulatedDevice device(seed);
     device.WorkLate();
     const float before = 0;
+    const float one = 1;
+    float value = -1;
     const DeviceMemory y = *Upload(device, absl::Span<const float>(&before, 1));
     const auto stream = *device.MakeStream();
     const auto other = *device.MakeStream();
-    const float one = 1;
-    float value = -1;
     stream->CopyToDevice(y.data(), &one, sizeof(one));
     other->CopyToHost(&value, y.data(), sizeof(value));
     EXPECT_EQ(other->Synchronize(), absl::OkStatus());
