@@ -347,7 +347,7 @@ std::map<std::string, int> FusedOfTheZoo(
 
 // GPT's products have no biases. BERT's have: queries with keys and values,
 // what attention mixes, and both of the perceptron, whose Gelu is the error
-// function's. Each layer has two sums that are normalised.
+// function's; and two in its head. Each layer has two sums that are normalised.
 TEST(OperatorFusionTest, TransformersOfTheZoo) {
   const std::map<std::string, std::string> small = {{"layers", "2"},
                                                     {"width", "8"},
