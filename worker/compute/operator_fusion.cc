@@ -255,6 +255,9 @@ class Fuser {
       Keep(std::move(fused));
       return;
     }
+    // It was computed when the function before it was fused, whose gradient
+    // nothing else has. Refused now, it is an error where its Op is made.
+    if (has_kept) Keep(Make(product, false, false, kNoValue));
   }
 
   bool FuseWithFunction(Product* product) {

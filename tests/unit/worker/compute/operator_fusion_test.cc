@@ -263,6 +263,16 @@ TEST(OperatorFusionTest, WhatTheDeviceRefusesFallsBackToLess) {
                   "n = MatMul(g, w_c)", "y = Add(n, w_d)"));
 }
 
+TEST(OperatorFusionTest, AGradientThatIsRefusedLateIsNotLost) {
+  int asked = 0;
+  const FusedPlan plan(Perceptron(kGelu), [&](const Node& node) {
+    return !node.String(kFusedInputFunction, "").empty() && ++asked > 1;
+  });
+  EXPECT_THAT(plan.Steps(),
+              ElementsAre("g, h = MatMul + Add + Gelu(x, w_a, w_b)",
+                          "n = MatMul(g, w_c, -, h)", "y = Add(n, w_d)"));
+}
+
 // A sum that others read after its normalisation.
 TrainingModel Residual(const std::string& norm) {
   return MakeTrainingModel(
