@@ -79,6 +79,10 @@ constexpr MetricInfo kCatalogue[] = {
      "job, phase, rank",
      "Time of the worker's training thread, by what it did, as "
      "syncline_worker_training_seconds_total."},
+    {"syncline_job_worker_compute_seconds_total", kCounter, "seconds",
+     "job, part, rank",
+     "What the worker's computation consists of, as "
+     "syncline_worker_compute_seconds_total."},
     // The scheduler.
     {"syncline_scheduler_members", kGauge, "members", "task",
      "Live members by task type."},

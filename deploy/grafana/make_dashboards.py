@@ -156,10 +156,6 @@ CLUSTER = [
                           'process_max_fds{instance=~"$task"}', "{{instance}}")],
           unit="percentunit", warn=0.7, bad=0.9),
     Panel("Threads", [('process_threads{instance=~"$task"}', "{{instance}}")]),
-    Panel("What computing consists of",
-          [('rate(syncline_worker_compute_seconds_total'
-            '{instance=~"$task"}[1m])', "{{instance}} {{part}}")],
-          about="Seconds per second, estimated by some of the steps."),
     Panel("GPU in use",
           [('syncline_worker_gpu_utilization_ratio{instance=~"$task"}',
             "{{instance}}")], unit="percentunit", maximum=1,
@@ -206,6 +202,12 @@ JOB_PANELS = [
           [('job_phase:syncline_job_training_seconds:rate1m{job="$job"}',
             "{{phase}}")], stacked=True, width=8,
           about="Seconds per second, over all workers' training threads."),
+    Panel("What computing consists of",
+          [('sum by (part) (rate('
+            'syncline_job_worker_compute_seconds_total{job="$job"}[1m]))',
+            "{{part}}")], stacked=True, width=8,
+          about="Seconds per second, over all workers, estimated by some of "
+                "the steps."),
     Panel("Waiting for others",
           [('job_rank:syncline_job_wait:ratio_rate1m{job="$job"}',
             "worker {{rank}}")], unit="percentunit", width=8, maximum=1,

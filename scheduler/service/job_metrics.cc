@@ -34,6 +34,15 @@ void CollectWorker(const std::string& job_id, const WorkerProgress& worker,
     samples->Add("syncline_job_worker_training_seconds_total",
                  {{"job", job_id}, {"phase", phase}, {"rank", rank}}, seconds);
   }
+  const std::pair<const char*, double> parts[] = {
+      {"backward", worker.backward_seconds()},
+      {"forward", worker.forward_seconds()},
+      {"update", worker.update_seconds()},
+  };
+  for (const auto& [part, seconds] : parts) {
+    samples->Add("syncline_job_worker_compute_seconds_total",
+                 {{"job", job_id}, {"part", part}, {"rank", rank}}, seconds);
+  }
 }
 
 void CollectEvaluation(const JobStatus& job, MetricSamples* samples) {

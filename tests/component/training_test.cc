@@ -115,6 +115,9 @@ TEST_F(TrainingTest, SyncTrainsEvaluatesAndExports) {
   EXPECT_EQ(outcome.last_progress.clocks_total(), 20);
   EXPECT_EQ(outcome.last_progress.samples(), 640u);
   EXPECT_GT(outcome.last_progress.compute_seconds(), 0);
+  EXPECT_GT(outcome.last_progress.forward_seconds(), 0);
+  EXPECT_GT(outcome.last_progress.backward_seconds(), 0);
+  EXPECT_EQ(outcome.last_progress.update_seconds(), 0) << "the ps' work";
 }
 
 TEST_F(TrainingTest, SyncIsBitReproducibleWhateverTheNumberOfPs) {

@@ -14,6 +14,14 @@ ProgressMeter::ProgressMeter(uint32_t rank, const Epochs& epochs,
   progress_.set_clocks_per_epoch(epochs.steps_per_epoch);
 }
 
+void ProgressMeter::AddComputed(double forward, double backward,
+                                double updates) {
+  MutexLock lock(&mu_);
+  progress_.set_forward_seconds(progress_.forward_seconds() + forward);
+  progress_.set_backward_seconds(progress_.backward_seconds() + backward);
+  progress_.set_update_seconds(progress_.update_seconds() + updates);
+}
+
 void ProgressMeter::SetClock(int64_t clock) {
   MutexLock lock(&mu_);
   progress_.set_clock(clock);

@@ -40,6 +40,10 @@ class ProgressMeter {
   void AddStepOfOther(uint64_t samples, double loss_sum, const StepTimes& times)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Seconds of steps' computation, as far as they are known now.
+  void AddComputed(double forward, double backward, double updates)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // The rank has closed all clocks before this one, without a step.
   void SetClock(int64_t clock) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -33,8 +33,9 @@ Passes PassesOf(const StepProfile& profile) {
 
 }  // namespace
 
-PassSampler::PassSampler(Executor* executor, WorkerMetrics* metrics)
-    : executor_(*executor), metrics_(*metrics) {
+PassSampler::PassSampler(Executor* executor, WorkerMetrics* metrics,
+                         ProgressMeter* meter)
+    : executor_(*executor), metrics_(*metrics), meter_(*meter) {
   Stream* const stream = executor_.on_device().stream;
   if (stream == nullptr) return;
   gpu_ = MeterOf(stream->device());
@@ -61,8 +62,7 @@ void PassSampler::EndStep(absl::Duration computing, absl::Duration updates) {
   if (gpu_ != nullptr) {
     const double forward = gpu_->pass_seconds(DeviceMeter::kForward);
     const double backward = gpu_->pass_seconds(DeviceMeter::kBackward);
-    metrics_.OnComputed(forward - gpu_forward_, backward - gpu_backward_,
-                        absl::ToDoubleSeconds(updates));
+    Count(forward - gpu_forward_, backward - gpu_backward_, updates);
     gpu_forward_ = forward;
     gpu_backward_ = backward;
     return;
@@ -83,7 +83,15 @@ void PassSampler::EndStep(absl::Duration computing, absl::Duration updates) {
     }
     recorder_.reset();
   }
-  metrics_.OnComputed(forward, backward, absl::ToDoubleSeconds(updates));
+  Count(forward, backward, updates);
+}
+
+void PassSampler::Count(double forward, double backward,
+                        absl::Duration updates) {
+  const double updating = absl::ToDoubleSeconds(updates);
+  if (forward + backward + updating <= 0) return;
+  metrics_.OnComputed(forward, backward, updating);
+  meter_.AddComputed(forward, backward, updating);
 }
 
 }  // namespace syncline::worker

@@ -8,21 +8,22 @@
 #include "kernels/device/device_meter.h"
 #include "worker/compute/executor.h"
 #include "worker/compute/step_recorder.h"
+#include "worker/job/progress_meter.h"
 #include "worker/job/worker_metrics.h"
 
 namespace syncline::worker {
 
-// Counts in a worker's metrics what the time of its training steps' computation
-// consists of. On the host the first step and then one of kPeriod is recorded
-// as for a profile, and stands for those since the one before; other steps cost
-// nothing. A GPU measures itself (PassTimer), and is asked after each step. The
-// training thread.
+// Counts in a worker's metrics, and in its progress, what the time of its
+// training steps' computation consists of. On the host the first step and then
+// one of kPeriod is recorded as for a profile, and stands for those since the
+// one before; other steps cost nothing. A GPU measures itself (PassTimer), and
+// is asked after each step. The training thread.
 class PassSampler {
  public:
   static constexpr int64_t kPeriod = 32;
 
-  // Both outlive this.
-  PassSampler(Executor* executor, WorkerMetrics* metrics);
+  // All outlive this.
+  PassSampler(Executor* executor, WorkerMetrics* metrics, ProgressMeter* meter);
 
   // Around the computation of a step. `profile`: its recorder, which the
   // executor uses; null: there is none, and what is returned is to be used for
@@ -32,8 +33,11 @@ class PassSampler {
   void EndStep(absl::Duration computing, absl::Duration updates);
 
  private:
+  void Count(double forward, double backward, absl::Duration updates);
+
   Executor& executor_;
   WorkerMetrics& metrics_;
+  ProgressMeter& meter_;
   const DeviceMeter* gpu_ = nullptr;  // null: the host computes
   double gpu_forward_ = 0;            // of the meter, as it was counted
   double gpu_backward_ = 0;

@@ -83,7 +83,7 @@ Trainer::Trainer(const PreparedJob& job, JobExchange exchange, Options options)
       profiler_(job, &stop_, options_.on_profile),
       exchange_(std::move(exchange)),
       scaler_(job, exchange_.parameters.get(), options_.metrics, &meter_),
-      passes_(&executor_, options_.metrics) {
+      passes_(&executor_, options_.metrics, &meter_) {
   if (job.test != nullptr) {
     evaluator_.emplace(job, epochs_, &parameters_, options_.metrics,
                        options_.on_evaluation, options_.on_activity);

@@ -91,6 +91,22 @@ double TotalSeconds(const WorkerProgress& worker) {
          worker.wait_seconds() + worker.pull_seconds() + worker.data_seconds();
 }
 
+// " (forward 33%, backward 67%)": of the time that a worker computes; empty: it
+// has not told.
+std::string ComputeText(const WorkerProgress& worker) {
+  const double total = worker.forward_seconds() + worker.backward_seconds() +
+                       worker.update_seconds();
+  if (!(total > 0)) return "";
+  std::string text = absl::StrFormat(" (forward %.0f%%, backward %.0f%%",
+                                     100 * worker.forward_seconds() / total,
+                                     100 * worker.backward_seconds() / total);
+  if (worker.update_seconds() > 0) {
+    absl::StrAppendFormat(&text, ", update %.0f%%",
+                          100 * worker.update_seconds() / total);
+  }
+  return text + ")";
+}
+
 // A worker's progress, with the shares of its time in percent. Of leased data
 // its samples, because it does not make all steps.
 std::string WorkerText(const WorkerProgress& worker, bool leases,
@@ -100,14 +116,14 @@ std::string WorkerText(const WorkerProgress& worker, bool leases,
     return total > 0 ? 100 * seconds / total : 0.0;
   };
   return absl::StrFormat(
-      "          rank %d: step %s, %s%s samples/s; compute %.0f%%, push "
+      "          rank %d: step %s, %s%s samples/s; compute %.0f%%%s, push "
       "%.0f%%, wait %.0f%%, pull %.0f%%, data %.0f%%%s\n",
       worker.rank(), FormatCount(worker.clock()),
       leases ? absl::StrCat(FormatCount(worker.samples()), " samples, ") : "",
       FormatCount(std::llround(worker.samples_per_second())),
-      percent(worker.compute_seconds()), percent(worker.push_seconds()),
-      percent(worker.wait_seconds()), percent(worker.pull_seconds()),
-      percent(worker.data_seconds()),
+      percent(worker.compute_seconds()), ComputeText(worker),
+      percent(worker.push_seconds()), percent(worker.wait_seconds()),
+      percent(worker.pull_seconds()), percent(worker.data_seconds()),
       is_straggler ? "  <- the others wait for it" : "");
 }
 

@@ -42,6 +42,8 @@ class JobMetricsTest : public ClusterCoreTest {
     progress->set_loss(loss);
     progress->set_samples_per_second(50);
     progress->set_wait_seconds(3);
+    progress->set_forward_seconds(1);
+    progress->set_backward_seconds(2);
     core_.OnMessage(session, message, now_, &actions_);
   }
   void Evaluate(int64_t clock, double loss) {
@@ -101,7 +103,11 @@ TEST_F(JobMetricsTest, ARunningJobSaysHowFarItIs) {
             HasSubstr("syncline_job_worker_clock{job=\"j-0001\",rank=\"1\"} "
                       "8\n"),
             HasSubstr("syncline_job_worker_training_seconds_total{job="
-                      "\"j-0001\",phase=\"wait\",rank=\"1\"} 3\n")));
+                      "\"j-0001\",phase=\"wait\",rank=\"1\"} 3\n"),
+            HasSubstr("syncline_job_worker_compute_seconds_total{job="
+                      "\"j-0001\",part=\"backward\",rank=\"1\"} 2\n"),
+            HasSubstr("syncline_job_worker_compute_seconds_total{job="
+                      "\"j-0001\",part=\"forward\",rank=\"1\"} 1\n")));
 }
 
 TEST_F(JobMetricsTest, AJobThatComesForwardIsNotIdle) {

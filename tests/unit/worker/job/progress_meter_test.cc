@@ -48,6 +48,17 @@ TEST(ProgressMeterTest, TotalsGoOnWhileRatesStartOver) {
   EXPECT_DOUBLE_EQ(totals.samples_per_second(), 18.5);
 }
 
+TEST(ProgressMeterTest, WhatIsComputedAddsUp) {
+  ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10},
+                      /*start_clock=*/0, kStart);
+  meter.AddComputed(1, 2, 0);
+  meter.AddComputed(0.5, 1, 4);
+  const WorkerProgress report = meter.Report(kStart + absl::Seconds(1));
+  EXPECT_EQ(report.forward_seconds(), 1.5);
+  EXPECT_EQ(report.backward_seconds(), 3);
+  EXPECT_EQ(report.update_seconds(), 4);
+}
+
 TEST(ProgressMeterTest, WithoutAStepTheLossIsUnknown) {
   ProgressMeter meter(0, {.steps_per_epoch = 5, .clocks_total = 10},
                       /*start_clock=*/0, kStart);

@@ -308,6 +308,24 @@ TEST(JobDetailsTest, RatesOfAnEndedJobAreThoseOfTheWholeOfIt) {
               HasSubstr("rank 0: step 0, 6,000 samples, 1,000 samples/s"));
 }
 
+TEST(JobDetailsTest, AWorkersComputingIsShownByPartsWhereItTellsThem) {
+  JobStatus job = RunningJob();
+  WorkerProgress* const worker = job.mutable_progress()->add_workers();
+  worker->set_compute_seconds(6);
+  worker->set_wait_seconds(4);
+  const auto details = [&] {
+    return JobDetails(job, absl::FromUnixSeconds(2000));
+  };
+  EXPECT_THAT(details(), HasSubstr("; compute 60%, push 0%"));
+  worker->set_forward_seconds(1);
+  worker->set_backward_seconds(3);
+  EXPECT_THAT(details(),
+              HasSubstr("; compute 60% (forward 25%, backward 75%), push 0%"));
+  worker->set_update_seconds(1);
+  EXPECT_THAT(details(), HasSubstr("; compute 60% (forward 20%, backward 60%, "
+                                   "update 20%), push 0%"));
+}
+
 TEST(JobDetailsTest, NameTheWorkerThatTheOthersWaitFor) {
   JobStatus job = RunningJob();
   for (uint32_t rank = 0; rank < 2; ++rank) {
