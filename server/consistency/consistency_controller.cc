@@ -409,7 +409,7 @@ void ConsistencyController::AcceptPush(ShardCall call, ShardActions* out) {
   if (call.push->clock < worker.closed()) {
     dropped = IsDropped(call.rank, call.push->clock);
     if (dropped) {
-      CountDropped(call.rank, call.push->clock, call.push->sample_count);
+      CountDropped(call.rank, call.push->clock, call.push->new_samples());
     } else {
       duplicate_blocks_ += call.push->blocks.size();
     }

@@ -70,7 +70,7 @@ void ConsistencyController::LeaveBehind(uint32_t rank, int64_t clock,
   PushLedger& worker = workers_[rank];
   // It may have closed the clock here, and not on another shard.
   if (worker.closed() > clock || worker.started()) {
-    CountDropped(rank, clock, worker.sample_count());
+    CountDropped(rank, clock, worker.new_samples());
   }
   if (worker.closed() == clock) worker.Forgo(is_last);
   ++behind_[rank].clocks;

@@ -40,6 +40,7 @@ bool PushLedger::Open(const PushFacts& push) {
   started_ = true;
   finishes_ = push.finished;
   sample_count_ = push.sample_count;
+  new_samples_ = push.new_samples();
   squared_norm_ = push.squared_norm;
   next_ = push.next_clock();
   expected_count_ = push.blocks_in_clock;

@@ -96,6 +96,7 @@ class PushLedger {
   bool finished() const { return finished_; }
   // Of the open clock; REQUIRES: started().
   uint64_t sample_count() const { return sample_count_; }
+  uint64_t new_samples() const { return new_samples_; }
   uint32_t received_count() const { return received_count_; }
   uint32_t expected_count() const { return expected_count_; }
 
@@ -111,6 +112,7 @@ class PushLedger {
   int64_t next_ = 0;  // the worker's clock after it
   bool finishes_ = false;
   uint64_t sample_count_ = 0;
+  uint64_t new_samples_ = 0;  // PushFacts'
   double squared_norm_ = 0;
   uint32_t expected_count_ = 0;
   uint32_t received_count_ = 0;

@@ -26,12 +26,15 @@ struct PushFacts {
   // gradient. 0: the clock after this.
   int64_t close_until = 0;
   uint64_t sample_count = 0;
+  bool is_late = false;  // the gradient of an earlier clock
   uint32_t blocks_in_clock = 0;
   std::vector<BlockIndex> blocks;  // ascending
   bool finished = false;
   double squared_norm = 0;
   bool non_finite = false;
 
+  // Samples that are left out, or late, for the first time.
+  uint64_t new_samples() const { return is_late ? 0 : sample_count; }
   int64_t next_clock() const {
     return close_until > 0 ? close_until : clock + 1;
   }

@@ -281,6 +281,7 @@ absl::StatusOr<CheckedPush> ShardLayout::ReadPush(const PushHeader& header,
   push.facts.clock = header.clock();
   push.facts.close_until = header.close_until();
   push.facts.sample_count = header.sample_count();
+  push.facts.is_late = header.late();
   push.facts.blocks_in_clock = header.blocks_in_clock();
   push.facts.finished = header.finished();
   push.facts.squared_norm = header.squared_norm();

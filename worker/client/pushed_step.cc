@@ -25,6 +25,7 @@ PushHeader PushedStep::Header(uint32_t shard,
                               absl::Span<const uint32_t> blocks) const {
   PushHeader header = headers_.MakePush(shard, blocks, step_.clock);
   header.set_sample_count(step_.sample_count);
+  header.set_late(step_.is_late);
   if (step_.sample_count > 0) {
     size_t count = map_.shard_blocks(shard).size();
     for (const RowBatch* table : step_.rows) {

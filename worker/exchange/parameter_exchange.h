@@ -151,6 +151,8 @@ class ParameterExchange {
     int64_t clock = 0;
     // 0: this rank has no gradient. The step still counts as made.
     uint64_t sample_count = 0;
+    // The gradient is that of an earlier step, which was applied without it.
+    bool is_late = false;
     // Leased data: the rank's next step, which closes those between, and whose
     // values are wanted. 0: the step after this one.
     int64_t next_clock = 0;

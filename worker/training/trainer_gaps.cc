@@ -89,6 +89,7 @@ absl::Status Trainer::PushLate(OpenStep* step) {
   step->loss_sum = late.loss_sum;
   parameters_.BeginStep({.clock = step->clock,
                          .sample_count = step->samples,
+                         .is_late = true,
                          .finished = step->is_last,
                          .pull = step->pulls,
                          .rows = rows_.has_value()

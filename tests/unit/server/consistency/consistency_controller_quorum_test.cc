@@ -74,6 +74,36 @@ TEST_F(QuorumTest, TheGradientOfAWorkerThatIsLeftBehindHasNoEffect) {
   EXPECT_FALSE(last_[0].dropped);
 }
 
+// A late gradient that is pushed at a later clock, and comes too late again: in
+// whole, and as a part when the clock is applied.
+TEST_F(QuorumTest, AGradientThatIsLateTwiceCountsOnce) {
+  for (int64_t clock = 0; clock < 2; ++clock) {
+    Push(10 + clock, 0, clock, {0, 1});
+    Fix(clock, {0});
+  }
+  Push(20, 1, 0, {0, 1});
+  EXPECT_EQ(controller_->behind(1).samples, 8u);
+  PushFacts late{.clock = 1,
+                 .sample_count = 8,
+                 .is_late = true,
+                 .blocks_in_clock = 2,
+                 .blocks = {0, 1}};
+  EXPECT_THAT(Push(21, 1, late), ElementsAre(Kind::kAck));
+  EXPECT_TRUE(last_[0].dropped);
+  EXPECT_EQ(controller_->behind(1).samples, 8u);
+  late.clock = 2;
+  late.blocks = {1};
+  Push(22, 1, late);
+  Push(12, 0, 2, {0, 1});
+  Fix(2, {0});
+  EXPECT_EQ(controller_->behind(1).samples, 8u);
+  EXPECT_EQ(controller_->behind(1).clocks, 3u);
+  Push(13, 0, 3, {0, 1});
+  Fix(3, {0});
+  Push(23, 1, 3, {0, 1});
+  EXPECT_EQ(controller_->behind(1).samples, 16u) << "another one";
+}
+
 TEST_F(QuorumTest, ALateWorkerReadsTheOpenClockAndGoesOnThere) {
   for (int64_t clock = 0; clock < 3; ++clock) {
     Push(10 + clock, 0, clock, {0, 1});
