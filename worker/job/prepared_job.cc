@@ -241,7 +241,8 @@ class Preparation {
         const auto start,
         StartFiles::Open(job_.assignment,
                          absl::StrCat("job ", job_.assignment.job_id(), ", ",
-                                      job_.task_name())));
+                                      job_.task_name()),
+                         options_.go_on));
     SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
                               ReadUpdate(spec(), job_.regimes));
     return start

@@ -13,6 +13,7 @@
 #include "common/checkpoint/checkpoint_start.h"
 #include "common/checkpoint/state_file.h"
 #include "common/state/shard_state_reader.h"
+#include "common/system/disk_thread.h"
 #include "common/update/optimizer_state.h"
 #include "common/wire/routing_table.h"
 
@@ -52,7 +53,32 @@ absl::StatusOr<std::vector<bool>> NeededFiles(
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const StartFiles>> StartFiles::Open(
-    const JobAssignment& assignment, absl::string_view label) {
+    const JobAssignment& assignment, absl::string_view label,
+    const GoOnCheck& go_on) {
+  using Files = absl::StatusOr<std::shared_ptr<const StartFiles>>;
+  const absl::Duration wait_max = StartDiskWaitMax(assignment.spec());
+  DiskThread disk("start-disk");
+  // The call may be left behind.
+  const auto files = std::make_shared<Files>(absl::UnknownError(""));
+  disk.Begin([files, assignment, label = std::string(label)] {
+    *files = Find(assignment, label);
+    return absl::OkStatus();
+  });
+  const absl::Status seen = AwaitDisk(&disk, go_on, wait_max, [&] {
+    return absl::StrCat("the disk hangs: it has not shown the files in ",
+                        absl::FormatDuration(wait_max));
+  });
+  if (absl::IsUnavailable(seen)) {
+    return Annotate(
+        WithFileTrouble(seen),
+        absl::StrCat(label, ": checkpoint ", assignment.start_from().path()));
+  }
+  SYNCLINE_RETURN_IF_ERROR(seen);
+  return std::move(*files);
+}
+
+absl::StatusOr<std::shared_ptr<const StartFiles>> StartFiles::Find(
+    const JobAssignment& assignment, const std::string& label) {
   const std::string path = assignment.start_from().path();
   const std::string named = absl::StrCat(label, ": checkpoint ", path);
   uint32_t crc32c = 0;

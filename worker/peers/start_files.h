@@ -42,9 +42,12 @@ class StartFiles {
   using Visit = absl::FunctionRef<void(const BlockStateReader::Piece& piece)>;
 
   // Reads the manifest and looks for the files. REQUIRES: the assignment has
-  // start_from. `label`: for messages. Blocks as long as the disk does.
+  // start_from. `label`: for messages. Blocks as long as the disk does, but a
+  // disk that hangs (StartDiskWaitMax) is left behind: Unavailable. `go_on` is
+  // asked meanwhile; its error ends the waiting; may be null.
   static absl::StatusOr<std::shared_ptr<const StartFiles>> Open(
-      const JobAssignment& assignment, absl::string_view label);
+      const JobAssignment& assignment, absl::string_view label,
+      const GoOnCheck& go_on = nullptr);
 
   // Reads every byte of them. `visit` is given all pieces of all blocks of
   // `map`, each block once; values alone if the job takes no more
@@ -66,6 +69,9 @@ class StartFiles {
   uint64_t bytes() const;
 
  private:
+  // Open, without the watch over the disk.
+  static absl::StatusOr<std::shared_ptr<const StartFiles>> Find(
+      const JobAssignment& assignment, const std::string& label);
   StartFiles(const JobAssignment& assignment, absl::string_view label,
              CheckpointManifest manifest, std::vector<bool> needed);
   absl::StatusOr<Counts> ReadFiles(const BlockMap& map,
