@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +23,8 @@
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/library_device.h"
 #include "kernels/cuda/product_library.h"
+#include "kernels/cuda/product_types.h"
+#include "kernels/device/product_tuner.h"
 
 namespace syncline::cuda {
 namespace {
@@ -29,7 +34,10 @@ namespace {
 struct Library {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtGetStatusString) status_string;
+  decltype(&cublasLtGetVersion) version;
   decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtMatmulAlgoCheck) check_algorithm;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) get_algorithm;
   decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithms;
   decltype(&cublasLtMatmulDescCreate) make_description;
   decltype(&cublasLtMatmulDescDestroy) destroy_description;
@@ -78,7 +86,10 @@ absl::StatusOr<Library> Load() {
   };
   find("cublasLtCreate", library.create);
   find("cublasLtGetStatusString", library.status_string);
+  find("cublasLtGetVersion", library.version);
   find("cublasLtMatmul", library.matmul);
+  find("cublasLtMatmulAlgoCheck", library.check_algorithm);
+  find("cublasLtMatmulAlgoConfigGetAttribute", library.get_algorithm);
   find("cublasLtMatmulAlgoGetHeuristic", library.find_algorithms);
   find("cublasLtMatmulDescCreate", library.make_description);
   find("cublasLtMatmulDescDestroy", library.destroy_description);
@@ -152,12 +163,15 @@ class LibraryEpilogueProduct;
 class LibraryProduct : public MatrixProduct {
  public:
   LibraryProduct(const Library& library, cublasLtHandle_t handle,
-                 const MatrixProductShape& shape, bool takes_tf32)
+                 const MatrixProductShape& shape, bool takes_tf32,
+                 ProductTuner* tuner)
       : library_(library),
         handle_(handle),
         s_(shape),
-        takes_tf32_(takes_tf32) {}
+        takes_tf32_(takes_tf32),
+        tuner_(tuner) {}
   ~LibraryProduct() override {
+    for (const auto& tunable : tunables_) tuner_->Remove(tunable.get());
     for (cublasLtMatrixLayout_t layout : {a_, b_, c_}) {
       if (layout != nullptr) library_.destroy_layout(layout);
     }
@@ -205,6 +219,8 @@ class LibraryProduct : public MatrixProduct {
     cublasLtMatmulAlgo_t any = {};      // kAlignment; for all others
   };
   static constexpr uint32_t kAlignment = 16;
+  // An algorithm of one of them, as a tuner changes it.
+  class Tunable;
 
   bool IsEmpty() const { return s_.m == 0 || s_.n == 0 || s_.batch == 0; }
 
@@ -244,11 +260,17 @@ class LibraryProduct : public MatrixProduct {
     SYNCLINE_RETURN_IF_ERROR(Describe(epilogue, &compiled->description));
     SYNCLINE_RETURN_IF_ERROR(
         Choose(compiled->description, kAlignment, &compiled->aligned));
-    const size_t element =
-        std::min(DTypeBytes(s_.a_type), DTypeBytes(s_.c_type));
-    return Choose(compiled->description, static_cast<uint32_t>(element),
-                  &compiled->any);
+    const auto element = static_cast<uint32_t>(
+        std::min(DTypeBytes(s_.a_type), DTypeBytes(s_.c_type)));
+    SYNCLINE_RETURN_IF_ERROR(
+        Choose(compiled->description, element, &compiled->any));
+    AddTunable(epilogue, compiled->description, kAlignment, &compiled->aligned);
+    AddTunable(epilogue, compiled->description, element, &compiled->any);
+    return absl::OkStatus();
   }
+  // Of epilogues whose other arrays a measurement has.
+  void AddTunable(cublasLtEpilogue_t epilogue, cublasLtMatmulDesc_t description,
+                  uint32_t alignment, cublasLtMatmulAlgo_t* algorithm);
 
   absl::Status Describe(cublasLtEpilogue_t epilogue,
                         cublasLtMatmulDesc_t* description) {
@@ -277,10 +299,19 @@ class LibraryProduct : public MatrixProduct {
     return absl::OkStatus();
   }
 
-  // The library's first choice, which depends on shapes and the GPU alone. Of
-  // those that need no workspace and split no sum: always the same bits.
+  // The library's first choice, which depends on shapes and the GPU alone.
   absl::Status Choose(cublasLtMatmulDesc_t description, uint32_t alignment,
                       cublasLtMatmulAlgo_t* algorithm) {
+    SYNCLINE_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> found,
+                              Find(description, alignment, 1));
+    *algorithm = found[0];
+    return absl::OkStatus();
+  }
+
+  // At least one. Of those that need no workspace and split no sum: always the
+  // same bits.
+  absl::StatusOr<std::vector<cublasLtMatmulAlgo_t>> Find(
+      cublasLtMatmulDesc_t description, uint32_t alignment, int count_max) {
     cublasLtMatmulPreference_t preference = nullptr;
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_, library_.make_preference(&preference), "make a preference");
@@ -291,7 +322,7 @@ class LibraryProduct : public MatrixProduct {
     };
     const uint32_t whole_sums = CUBLASLT_REDUCTION_SCHEME_NONE;
     const size_t workspace = 0;
-    cublasLtMatmulHeuristicResult_t found = {};
+    std::vector<cublasLtMatmulHeuristicResult_t> found(count_max);
     int count = 0;
     cublasStatus_t status =
         set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
@@ -305,18 +336,49 @@ class LibraryProduct : public MatrixProduct {
       if (status == CUBLAS_STATUS_SUCCESS) status = set(attribute, alignment);
     }
     if (status == CUBLAS_STATUS_SUCCESS) {
-      status = library_.find_algorithms(handle_, description, b_, a_, c_, c_,
-                                        preference, 1, &found, &count);
+      status =
+          library_.find_algorithms(handle_, description, b_, a_, c_, c_,
+                                   preference, count_max, found.data(), &count);
     }
     library_.destroy_preference(preference);
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(library_, status, "choose an algorithm");
-    if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) {
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    for (int i = 0; i < count; ++i) {
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) {
+        algorithms.push_back(found[i].algo);
+      }
+    }
+    if (algorithms.empty()) {
       return absl::InternalError(absl::StrCat(
           "cuBLASLt has no algorithm for ", s_.batch, " products [", s_.m, ", ",
           s_.k, "] x [", s_.k, ", ", s_.n, "]"));
     }
-    *algorithm = found.algo;
-    return absl::OkStatus();
+    return algorithms;
+  }
+
+  // It needs no workspace and splits no sum.
+  bool Takes(cublasLtMatmulDesc_t description,
+             const cublasLtMatmulAlgo_t& algorithm) {
+    cublasLtMatmulHeuristicResult_t result = {};
+    if (library_.check_algorithm(handle_, description, b_, a_, c_, c_,
+                                 &algorithm,
+                                 &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize != 0) {
+      return false;
+    }
+    int32_t splits = 0;
+    uint32_t reduction = 0;
+    const auto get = [&](cublasLtMatmulAlgoConfigAttributes_t attribute,
+                         auto* value) {
+      size_t written = 0;
+      return library_.get_algorithm(&algorithm, attribute, value,
+                                    sizeof(*value),
+                                    &written) == CUBLAS_STATUS_SUCCESS &&
+             written == sizeof(*value);
+    };
+    return get(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits) && splits <= 1 &&
+           get(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction) &&
+           reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
   }
 
   static bool IsAligned(const void* at) {
@@ -329,14 +391,19 @@ class LibraryProduct : public MatrixProduct {
                    c.type() == s_.c_type);
     const bool are_aligned =
         IsAligned(a.data()) && IsAligned(b.data()) && IsAligned(c.data());
-    const cublasLtMatmulAlgo_t* const algorithm =
-        are_aligned ? &compiled.aligned : &compiled.any;
+    return MultiplyBy(stream, compiled.description,
+                      are_aligned ? compiled.aligned : compiled.any, a, b, keep,
+                      c);
+  }
+  absl::Status MultiplyBy(Stream& stream, cublasLtMatmulDesc_t description,
+                          const cublasLtMatmulAlgo_t& algorithm, ConstFloats a,
+                          ConstFloats b, float keep, Floats c) {
     SYNCLINE_RETURN_IF_CUBLAS_FAILED(
         library_,
-        library_.matmul(handle_, compiled.description, &s_.alpha, b.data(), b_,
-                        a.data(), a_, &keep, c.data(), c_, c.data(), c_,
-                        algorithm, /*workspace=*/nullptr,
-                        /*workspaceSizeInBytes=*/0, CudaStreamOf(stream)),
+        library_.matmul(handle_, description, &s_.alpha, b.data(), b_, a.data(),
+                        a_, &keep, c.data(), c_, c.data(), c_, &algorithm,
+                        /*workspace=*/nullptr, /*workspaceSizeInBytes=*/0,
+                        CudaStreamOf(stream)),
         "multiply");
     NoteLaunch(stream, cudaSuccess, "a matrix product of cuBLASLt");
     return absl::OkStatus();
@@ -346,12 +413,201 @@ class LibraryProduct : public MatrixProduct {
   const cublasLtHandle_t handle_;  // of the device that the product is for
   const MatrixProductShape s_;
   const bool takes_tf32_;
+  ProductTuner* const tuner_;  // null: there is none
   cublasLtMatrixLayout_t a_ = nullptr;
   cublasLtMatrixLayout_t b_ = nullptr;
   cublasLtMatrixLayout_t c_ = nullptr;
   Compiled plain_;
   Compiled with_bias_;
+  std::vector<std::unique_ptr<ProductTuner::Product>> tunables_;
 };
+
+// Two events of a device, with times.
+class Stopwatch {
+ public:
+  Stopwatch() = default;
+  ~Stopwatch() {
+    if (begin_ != nullptr) cudaEventDestroy(begin_);
+    if (end_ != nullptr) cudaEventDestroy(end_);
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  // Of the work that `queue` puts into the stream. Errors: its; Internal.
+  template <typename Queue>
+  absl::StatusOr<absl::Duration> TimeOf(Stream& stream, Queue queue) {
+    SYNCLINE_RETURN_IF_ERROR(Record(stream, &begin_));
+    SYNCLINE_RETURN_IF_ERROR(queue());
+    SYNCLINE_RETURN_IF_ERROR(Record(stream, &end_));
+    SYNCLINE_RETURN_IF_ERROR(stream.Synchronize());
+    float milliseconds = 0;
+    SYNCLINE_RETURN_IF_ERROR(
+        StatusOf(cudaEventElapsedTime(&milliseconds, begin_, end_)));
+    return absl::Milliseconds(milliseconds);
+  }
+
+ private:
+  static absl::Status StatusOf(cudaError_t error) {
+    if (error == cudaSuccess) return absl::OkStatus();
+    return absl::InternalError(
+        absl::StrCat("time a matrix product: ", cudaGetErrorString(error)));
+  }
+  static absl::Status Record(Stream& stream, cudaEvent_t* event) {
+    const cudaStream_t in = CudaStreamOf(stream);
+    if (*event == nullptr) {
+      SYNCLINE_RETURN_IF_ERROR(StatusOf(cudaEventCreate(event)));
+    }
+    return StatusOf(cudaEventRecord(*event, in));
+  }
+
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+};
+
+class LibraryProduct::Tunable : public ProductTuner::Product {
+ public:
+  Tunable(LibraryProduct& product, std::string key, bool has_bias,
+          cublasLtMatmulDesc_t description, uint32_t alignment,
+          cublasLtMatmulAlgo_t* algorithm)
+      : product_(product),
+        key_(std::move(key)),
+        has_bias_(has_bias),
+        description_(description),
+        alignment_(alignment),
+        algorithm_(*algorithm) {}
+
+  const std::string& key() const override { return key_; }
+
+  absl::StatusOr<std::vector<std::string>> Algorithms(int count_max) override {
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const std::vector<cublasLtMatmulAlgo_t> found,
+        product_.Find(description_, alignment_, count_max));
+    std::vector<std::string> algorithms;
+    for (const cublasLtMatmulAlgo_t& algorithm : found) {
+      // The library's preference says the same of all of them.
+      if (!algorithms.empty() && !product_.Takes(description_, algorithm)) {
+        continue;
+      }
+      algorithms.emplace_back(reinterpret_cast<const char*>(&algorithm),
+                              sizeof(algorithm));
+    }
+    return algorithms;
+  }
+
+  bool Takes(absl::string_view bytes) override {
+    cublasLtMatmulAlgo_t algorithm;
+    return Restore(bytes, &algorithm) &&
+           product_.Takes(description_, algorithm);
+  }
+  void Use(absl::string_view bytes) override {
+    SYNCLINE_CHECK(Restore(bytes, &algorithm_));
+  }
+
+  int64_t array_bytes() const override {
+    const MatrixProductShape& s = product_.s_;
+    return Aligned(ABytes()) + Aligned(BBytes()) + Aligned(CBytes()) +
+           Aligned(s.n * static_cast<int64_t>(sizeof(float)));
+  }
+
+  absl::StatusOr<absl::Duration> Measure(Stream& stream,
+                                         absl::string_view bytes,
+                                         void* arrays) override {
+    cublasLtMatmulAlgo_t algorithm;
+    if (!Restore(bytes, &algorithm)) {
+      return absl::InternalError("no algorithm of this library");
+    }
+    const MatrixProductShape& s = product_.s_;
+    char* const memory = static_cast<char*>(arrays);
+    const ConstFloats a(memory, s.a_type);
+    const ConstFloats b(memory + Aligned(ABytes()), s.b_type);
+    const Floats c(memory + Aligned(ABytes()) + Aligned(BBytes()), s.c_type);
+    const void* const bias =
+        memory + Aligned(ABytes()) + Aligned(BBytes()) + Aligned(CBytes());
+    if (has_bias_) {
+      SYNCLINE_RETURN_IF_CUBLAS_FAILED(
+          product_.library_,
+          product_.library_.set_description(description_,
+                                            CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                            &bias, sizeof(bias)),
+          "set the bias");
+    }
+    const auto run = [&](int times) {
+      for (int i = 0; i < times; ++i) {
+        SYNCLINE_RETURN_IF_ERROR(product_.MultiplyBy(stream, description_,
+                                                     algorithm, a, b,
+                                                     /*keep=*/0, c));
+      }
+      return absl::OkStatus();
+    };
+    Stopwatch watch;
+    // The first one loads the kernel.
+    SYNCLINE_RETURN_IF_ERROR(run(1));
+    SYNCLINE_ASSIGN_OR_RETURN(const absl::Duration once,
+                              watch.TimeOf(stream, [&] { return run(1); }));
+    if (once >= kLong) return once;
+    SYNCLINE_ASSIGN_OR_RETURN(const absl::Duration all,
+                              watch.TimeOf(stream, [&] { return run(kRuns); }));
+    return all / kRuns;
+  }
+
+ private:
+  static constexpr int kRuns = 10;
+  static constexpr absl::Duration kLong = absl::Milliseconds(10);
+  static constexpr int64_t kArrayAlignment = 256;
+
+  static int64_t Aligned(int64_t bytes) {
+    return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
+  }
+  static int64_t BytesOf(const Stored& stored, int64_t batch, DType type) {
+    return batch * stored.rows * stored.row *
+           static_cast<int64_t>(DTypeBytes(type));
+  }
+  int64_t ABytes() const {
+    const MatrixProductShape& s = product_.s_;
+    return BytesOf(MakeStored(s.m, s.k, s.transpose_a, s.a_row), s.batch,
+                   s.a_type);
+  }
+  int64_t BBytes() const {
+    const MatrixProductShape& s = product_.s_;
+    return BytesOf(MakeStored(s.k, s.n, s.transpose_b, s.b_row), s.batch,
+                   s.b_type);
+  }
+  int64_t CBytes() const {
+    const MatrixProductShape& s = product_.s_;
+    return BytesOf(MakeStored(s.m, s.n, /*is_transposed=*/false, s.c_row),
+                   s.batch, s.c_type);
+  }
+  // False: they are no algorithm.
+  static bool Restore(absl::string_view bytes, cublasLtMatmulAlgo_t* to) {
+    static_assert(std::is_trivially_copyable_v<cublasLtMatmulAlgo_t>);
+    if (bytes.size() != sizeof(*to)) return false;
+    std::memcpy(to, bytes.data(), sizeof(*to));
+    return true;
+  }
+
+  LibraryProduct& product_;
+  const std::string key_;
+  const bool has_bias_;
+  const cublasLtMatmulDesc_t description_;
+  const uint32_t alignment_;
+  cublasLtMatmulAlgo_t& algorithm_;
+};
+
+void LibraryProduct::AddTunable(cublasLtEpilogue_t epilogue,
+                                cublasLtMatmulDesc_t description,
+                                uint32_t alignment,
+                                cublasLtMatmulAlgo_t* algorithm) {
+  const bool has_bias = epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (tuner_ == nullptr ||
+      !(has_bias || epilogue == CUBLASLT_EPILOGUE_DEFAULT)) {
+    return;
+  }
+  tunables_.push_back(std::make_unique<Tunable>(
+      *this,
+      ProductKeyOf(s_, has_bias ? "bias" : "plain", takes_tf32_, alignment),
+      has_bias, description, alignment, algorithm));
+  tuner_->Add(tunables_.back().get());
+}
 
 // The gradient of a bias is no epilogue here: cuBLASLt does not say in which
 // order it adds that up, so our own kernel does.
@@ -388,7 +644,7 @@ class LibraryEpilogueProduct : public EpilogueProduct {
       : library_(library),
         s_(shape),
         epilogue_(epilogue),
-        product_(library, handle, shape, takes_tf32) {}
+        product_(library, handle, shape, takes_tf32, /*tuner=*/nullptr) {}
   ~LibraryEpilogueProduct() override {
     if (compiled_.description == nullptr) return;
     library_.destroy_description(compiled_.description);
@@ -469,6 +725,7 @@ struct Prepared {
   const Library* library = nullptr;
   cublasLtHandle_t handle = nullptr;
   bool takes_tf32 = false;
+  ProductTuner* tuner = nullptr;  // null: there is none
 };
 
 absl::StatusOr<Prepared> PrepareFor(Device& device) {
@@ -478,16 +735,26 @@ absl::StatusOr<Prepared> PrepareFor(Device& device) {
   if (!library.ok()) return library.status();
   SYNCLINE_ASSIGN_OR_RETURN(const cublasLtHandle_t handle,
                             HandleForDeviceOfThread(*library));
-  return Prepared{&*library, handle, gpu.takes_tf32()};
+  return Prepared{&*library, handle, gpu.takes_tf32(), gpu.product_tuner()};
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> ProductLibraryName() {
+  const absl::StatusOr<Library>& library = LoadedLibrary();
+  if (!library.ok()) return library.status();
+  // 130002 is 13.0.2.
+  const size_t version = library->version();
+  return absl::StrCat("cuBLASLt ", version / 10000, ".", version / 100 % 100,
+                      ".", version % 100);
+}
 
 absl::StatusOr<std::unique_ptr<MatrixProduct>> MakeLibraryProduct(
     Device& device, const MatrixProductShape& shape) {
   SYNCLINE_ASSIGN_OR_RETURN(const Prepared prepared, PrepareFor(device));
   auto product = std::make_unique<LibraryProduct>(
-      *prepared.library, prepared.handle, shape, prepared.takes_tf32);
+      *prepared.library, prepared.handle, shape, prepared.takes_tf32,
+      prepared.tuner);
   SYNCLINE_RETURN_IF_ERROR(product->Init());
   return product;
 }

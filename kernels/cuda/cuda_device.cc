@@ -21,7 +21,9 @@
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/library_device.h"
+#include "kernels/cuda/product_library.h"
 #include "kernels/cuda/progress_mark.h"
+#include "kernels/device/product_tuner.h"
 
 namespace syncline {
 namespace {
@@ -396,6 +398,17 @@ class CudaDevice : public cuda::LibraryDevice {
   Description description() const override { return description_; }
   absl::Status health() override { return errors_.status(); }
   void AllowTf32(bool is_allowed) override { takes_tf32_ = is_allowed; }
+  ProductTuner* product_tuner() override {
+    MutexLock lock(&mu_);
+    if (product_tuner_ == nullptr) {
+      // Products say what is missing.
+      const absl::StatusOr<std::string> library = cuda::ProductLibraryName();
+      if (!library.ok()) return nullptr;
+      product_tuner_ = std::make_unique<ProductTuner>(
+          ProductLibrary{description_.model, *library});
+    }
+    return product_tuner_.get();
+  }
   const KernelTable& kernels() const override { return CudaKernelTable(); }
   size_t alignment() const override { return kAlignment; }
   int64_t channel_block() const override { return 1; }
@@ -506,6 +519,9 @@ class CudaDevice : public cuda::LibraryDevice {
   const bool has_graphs_;
   std::atomic<bool> takes_tf32_ = false;
   FirstError errors_;
+  Mutex mu_;
+  // Made with the library of products.
+  std::unique_ptr<ProductTuner> product_tuner_ ABSL_GUARDED_BY(mu_);
 };
 
 // A field that CUDA does not tell stays empty.

@@ -44,4 +44,19 @@ absl::Status CheckCudaEpilogue(const MatrixProductShape& s,
   return absl::OkStatus();
 }
 
+std::string ProductKeyOf(const MatrixProductShape& s,
+                         absl::string_view epilogue, bool takes_tf32,
+                         int64_t alignment) {
+  std::string key = absl::StrCat(
+      s.batch, " x ", s.m, " ", s.n, " ", s.k, s.transpose_a ? " t" : " n",
+      s.transpose_b ? "t " : "n ", DTypeName(s.a_type), " ",
+      DTypeName(s.b_type), " ", DTypeName(s.c_type), " ", epilogue,
+      takes_tf32 && s.a_type == DType::kFloat32 ? " tf32" : "", " aligned ",
+      alignment);
+  if (s.a_row != 0 || s.b_row != 0 || s.c_row != 0) {
+    absl::StrAppend(&key, " rows ", s.a_row, " ", s.b_row, " ", s.c_row);
+  }
+  return key;
+}
+
 }  // namespace syncline

@@ -1,7 +1,11 @@
 #ifndef SYNCLINE_KERNELS_CUDA_PRODUCT_TYPES_H_
 #define SYNCLINE_KERNELS_CUDA_PRODUCT_TYPES_H_
 
+#include <cstdint>
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "kernels/device/matrix_product_kernels.h"
 
 namespace syncline {
@@ -16,6 +20,14 @@ absl::Status CheckCudaProductTypes(const MatrixProductShape& shape);
 // Unimplemented: others, and sums over nothing.
 absl::Status CheckCudaEpilogue(const MatrixProductShape& shape,
                                const ProductEpilogue& epilogue);
+
+// What a library chooses the algorithm of a product by, as a key of a
+// ProductTable: the shape but for alpha, what is done with the sum ("plain",
+// "bias"), whether factors may be rounded to TF32, and the alignment of all
+// addresses in bytes.
+std::string ProductKeyOf(const MatrixProductShape& shape,
+                         absl::string_view epilogue, bool takes_tf32,
+                         int64_t alignment);
 
 }  // namespace syncline
 

@@ -21,6 +21,7 @@
 namespace syncline {
 
 class Device;
+class ProductTuner;
 class Stream;
 struct KernelTable;
 
@@ -188,6 +189,10 @@ class Device {
   // round their float32 factors to TF32, which has 11 bits of precision; sums
   // stay float32. A device without such products takes no notice. Thread-safe.
   virtual void AllowTf32(bool is_allowed) {}
+
+  // Chooses the algorithms of its matrix products (product_tuner.h); null:
+  // there is nothing to choose, or no library to choose from. Of the device.
+  virtual ProductTuner* product_tuner() { return nullptr; }
 
   // The kernels. A null entry means that the device does not have that one:
   // planning refuses nodes that need it (worker/ops/op.h: RequireKernels).

@@ -295,8 +295,12 @@ EmulatedMemory* FindEmulatedMemory(const void* address) {
   return at <= memory->data() + memory->bytes() ? memory : nullptr;
 }
 
-EmulatedDevice::EmulatedDevice(uint64_t seed, uint64_t memory_bytes)
-    : memory_bytes_(memory_bytes), random_(seed), runner_(seed) {}
+EmulatedDevice::EmulatedDevice(uint64_t seed, uint64_t memory_bytes,
+                               ProductLibrary products)
+    : memory_bytes_(memory_bytes),
+      product_tuner_(std::move(products)),
+      random_(seed),
+      runner_(seed) {}
 
 EmulatedDevice::~EmulatedDevice() = default;
 

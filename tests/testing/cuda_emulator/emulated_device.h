@@ -12,8 +12,10 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cuda/cudnn.h"
 #include "kernels/cuda/library_device.h"
+#include "kernels/device/product_tuner.h"
 #include "tests/testing/cuda_emulator/block_runner.h"
 #include "tests/testing/cuda_emulator/emulated_memory.h"
+#include "tests/testing/cuda_emulator/product_double.h"
 
 namespace syncline::testing {
 
@@ -24,8 +26,11 @@ namespace syncline::testing {
 class EmulatedDevice : public cuda::LibraryDevice {
  public:
   // `memory_bytes`: all that Allocate gives.
+  // `products`: what the double of the library of products says that it is.
   explicit EmulatedDevice(uint64_t seed = 1,
-                          uint64_t memory_bytes = uint64_t{1} << 40);
+                          uint64_t memory_bytes = uint64_t{1} << 40,
+                          ProductLibrary products = {"emulated",
+                                                     "products 1.0"});
   ~EmulatedDevice() override;
 
   absl::string_view name() const override { return "emulated"; }
@@ -72,6 +77,9 @@ class EmulatedDevice : public cuda::LibraryDevice {
     if (!cudnn_.ok()) return cudnn_.status();
     return cudnn_->get();
   }
+  // Settings and records of the double of the library of products.
+  ProductDoubleState& products() { return products_; }
+  ProductTuner* product_tuner() override { return &product_tuner_; }
   void Enter() override {}
   bool takes_tf32() const override { return takes_tf32_; }
 
@@ -105,6 +113,8 @@ class EmulatedDevice : public cuda::LibraryDevice {
 
   const uint64_t memory_bytes_;
   absl::StatusOr<std::unique_ptr<cuda::Cudnn>> cudnn_ = nullptr;
+  ProductDoubleState products_;
+  ProductTuner product_tuner_;
   bool takes_tf32_ = false;
   uint64_t used_bytes_ = 0;
   std::mt19937_64 random_;

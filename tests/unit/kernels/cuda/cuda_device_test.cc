@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "kernels/device/kernel_table.h"
 #include "kernels/device/matrix_product_kernels.h"
+#include "kernels/device/product_tuner.h"
 #include "kernels/device/softmax_kernels.h"
 
 namespace syncline {
@@ -72,6 +73,34 @@ TEST_F(GpuTest, MultipliesMatrices) {
   stream_->CopyToHost(got.data(), c.data(), 4 * sizeof(float));
   ASSERT_EQ(stream_->Synchronize(), absl::OkStatus());
   EXPECT_EQ(got, (std::vector<float>{14 + 1, 32 + 2, 32 + 1, 77 + 2}));
+}
+
+// What was measured is taken by a product that is made later, also from the
+// table's text.
+TEST_F(GpuTest, MeasuresAlgorithmsOfProducts) {
+  ProductTuner* const tuner = device_->product_tuner();
+  ASSERT_NE(tuner, nullptr);
+  EXPECT_THAT(tuner->library().name, ::testing::HasSubstr("cuBLASLt 1"));
+  const MatrixProductShape shape = {.m = 256,
+                                    .n = 512,
+                                    .k = 1024,
+                                    .a_type = DType::kBfloat16,
+                                    .b_type = DType::kBfloat16,
+                                    .c_type = DType::kBfloat16};
+  const auto make = [&] {
+    return *device_->kernels().matrix_product->make(*device_, shape);
+  };
+  const auto first = make();
+  const auto report = tuner->Tune(*device_, {}, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->measured, 2) << "for aligned arrays, and for all";
+  const auto table = ProductTable::FromText(tuner->table().ToText());
+  ASSERT_TRUE(table.ok()) << table.status();
+  ASSERT_EQ(tuner->Follow(ProductTable(tuner->library())), absl::OkStatus());
+  ASSERT_EQ(tuner->Follow(*table), absl::OkStatus());
+  const auto second = make();
+  EXPECT_EQ(tuner->refused(), 0);
+  EXPECT_EQ(tuner->Tune(*device_, {}, {})->known, 2);
 }
 
 // In a process of its own, for which CUDA does nothing more after that.

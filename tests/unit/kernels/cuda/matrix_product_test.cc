@@ -431,11 +431,11 @@ TEST(CudaMatrixProductTest, AReluThatDropsNanIsNotUsed) {
         .status();
   };
   EXPECT_EQ(make(Function::kRelu), absl::OkStatus());
-  testing::ProductDouble().drops_nan = true;
+  testing::Epilogues().drops_nan = true;
   EXPECT_EQ(make(Function::kRelu),
             absl::UnimplementedError("the library's ReLU drops NaN"));
   EXPECT_EQ(make(Function::kGeluTanh), absl::OkStatus());
-  testing::ProductDouble() = {};
+  testing::Epilogues() = {};
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace syncline::worker {
 namespace {
 
 using testing::EmulatedDevice;
-using testing::ProductDouble;
+using testing::Epilogues;
 using testing::TrainingModel;
 
 constexpr auto kCrossEntropy = LossSpec::SOFTMAX_CROSS_ENTROPY;
@@ -51,7 +51,7 @@ StepRun RunStep(const TrainingModel& m, bool fuses, const RunOptions& options) {
                           options.segments, 1, nullptr, &device, options.type,
                           /*batch_max=*/0, /*takes_tf32=*/false, fuses);
   StepRun run;
-  const int64_t before = ProductDouble().runs_with_epilogue;
+  const int64_t before = Epilogues().runs;
   // The second one is smaller, and its gradients overwrite the first one's.
   executor.Step(executor.MakeBatch(6));
   run.loss = executor.Step(executor.MakeBatch(5));
@@ -61,7 +61,7 @@ StepRun RunStep(const TrainingModel& m, bool fuses, const RunOptions& options) {
   if (evaluated.ok()) run.evaluated = evaluated->loss_sum;
   EXPECT_EQ(device.status(), absl::OkStatus());
   run.launches = device.launches();
-  run.epilogues = ProductDouble().runs_with_epilogue - before;
+  run.epilogues = Epilogues().runs - before;
   return run;
 }
 
@@ -161,7 +161,7 @@ TEST(ExecutorFusionTest, GradientsAreDerivatives) {
 
 TEST(ExecutorFusionTest, SumsThatAreNormalisedAtOnceHaveTheSameBits) {
   // Its bias is in the product either way, in float32 and in 16 bits.
-  ProductDouble().has_no_algorithm = [](const auto&, const auto&) {
+  Epilogues().has_no_algorithm = [](const auto&, const auto&) {
     return true;
   };
   for (const DType type :
@@ -178,21 +178,21 @@ TEST(ExecutorFusionTest, SumsThatAreNormalisedAtOnceHaveTheSameBits) {
       EXPECT_LT(fused.launches, apart.launches);
     }
   }
-  ProductDouble() = {};
+  Epilogues() = {};
 }
 
 TEST(ExecutorFusionTest, WhatTheLibraryHasNotIsComputedApart) {
   const StepRun apart = RunStep(Gemms("Relu"), /*fuses=*/false, {});
-  ProductDouble().has_no_algorithm = [](const auto&, const auto& epilogue) {
+  Epilogues().has_no_algorithm = [](const auto&, const auto& epilogue) {
     return epilogue.is_gradient;
   };
   ExpectSameNumbers(RunStep(Gemms("Relu"), /*fuses=*/true, {}), apart, 1e-5);
-  ProductDouble() = {};
-  ProductDouble().drops_nan = true;
+  Epilogues() = {};
+  Epilogues().drops_nan = true;
   const StepRun own = RunStep(Gemms("Relu"), /*fuses=*/true, {});
   EXPECT_EQ(own.loss, apart.loss) << "a ReLU that drops NaN is not used";
   EXPECT_EQ(own.gradients, apart.gradients);
-  ProductDouble() = {};
+  Epilogues() = {};
 }
 
 // Losses of steps of gradient descent.
@@ -238,9 +238,9 @@ TEST(ExecutorFusionTest, ModelsOfTheZooTrainAsOnThisMachine) {
     SCOPED_TRACE(c);
     ASSERT_OK_AND_ASSIGN(const auto want, TrainZooModel(c, 3));
     EmulatedDevice device;
-    const int64_t before = ProductDouble().runs_with_epilogue;
+    const int64_t before = Epilogues().runs;
     ASSERT_OK_AND_ASSIGN(const auto got, TrainZooModel(c, 3, &device));
-    EXPECT_EQ(ProductDouble().runs_with_epilogue > before, c.model != "gpt");
+    EXPECT_EQ(Epilogues().runs > before, c.model != "gpt");
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i) {
       EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]) << "step " << i;
