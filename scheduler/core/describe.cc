@@ -95,22 +95,44 @@ std::string StepWarning(const JobStatus& job, uint64_t train_samples) {
       ": each pass over the data is one smaller step");
 }
 
-// Of a job whose workers all have a GPU.
-std::string ConvolutionsWarning(const JobStatus& job) {
-  std::map<std::string, std::vector<std::string>> tasks;  // by convolutions
+// "A (worker:0) and B (worker:1)": what the workers have of this field of
+// theirs; empty if all have the same.
+std::string DifferencesText(const JobStatus& job,
+                            const std::string& (Gpu::*field)() const,
+                            absl::string_view if_empty) {
+  std::map<std::string, std::vector<std::string>> tasks;  // by what they have
   for (const Participant& worker : job.workers()) {
     const Member& member = worker.member();
-    tasks[member.gpu().convolutions()].push_back(TaskText(member.task()));
+    tasks[(member.gpu().*field)()].push_back(TaskText(member.task()));
   }
   if (tasks.size() < 2) return "";
   std::vector<std::string> parts;
-  for (const auto& [convolutions, who] : tasks) {
-    parts.push_back(
-        absl::StrCat(convolutions.empty() ? "an older program" : convolutions,
-                     " (", absl::StrJoin(who, ", "), ")"));
+  for (const auto& [what, who] : tasks) {
+    parts.push_back(absl::StrCat(what.empty() ? if_empty : what, " (",
+                                 absl::StrJoin(who, ", "), ")"));
   }
+  return absl::StrJoin(parts, " and ");
+}
+
+// Of a job whose workers all have a GPU.
+std::string ModelsWarning(const JobStatus& job) {
+  const std::string differences =
+      DifferencesText(job, &Gpu::model, "an unnamed one");
+  if (differences.empty()) return "";
   return absl::StrCat(
-      "\nwarning: convolutions are computed by ", absl::StrJoin(parts, " and "),
+      "\nwarning: the workers' GPUs are ", differences,
+      ": those that are not the chief's model choose the algorithms of their "
+      "matrix products for themselves, and the job ends with other last bits "
+      "when its workers change places");
+}
+
+// Likewise.
+std::string ConvolutionsWarning(const JobStatus& job) {
+  const std::string differences =
+      DifferencesText(job, &Gpu::convolutions, "an older program");
+  if (differences.empty()) return "";
+  return absl::StrCat(
+      "\nwarning: convolutions are computed by ", differences,
       ": a model that has some ends with other last bits when its workers "
       "change places. Start all workers with the same --convolutions, and with "
       "the same version of cuDNN");
@@ -123,7 +145,9 @@ std::string DeviceWarning(const JobStatus& job) {
     with_gpu += worker.member().has_gpu() ? 1 : 0;
   }
   if (with_gpu == 0) return "";
-  if (with_gpu == job.workers_size()) return ConvolutionsWarning(job);
+  if (with_gpu == job.workers_size()) {
+    return absl::StrCat(ModelsWarning(job), ConvolutionsWarning(job));
+  }
   return absl::StrCat(
       "\nwarning: ", with_gpu, " of ",
       CountText(static_cast<uint64_t>(job.workers_size()), "worker"),

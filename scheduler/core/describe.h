@@ -36,7 +36,8 @@ absl::Time FromTimestamp(const google::protobuf::Timestamp& timestamp);
 // empty.
 std::string StepWarning(const JobStatus& job, uint64_t train_samples);
 // "\nwarning: ..." if some of its workers compute on a GPU and some do not, or
-// if their GPUs' convolutions are computed by different libraries; else empty.
+// if their GPUs are of different models, or have their convolutions computed by
+// different libraries; else empty.
 std::string DeviceWarning(const JobStatus& job);
 
 }  // namespace syncline::scheduler

@@ -106,6 +106,31 @@ TEST(DescribeTest, ConvolutionsOfTwoLibrariesAreWarnedOf) {
   EXPECT_EQ(DeviceWarning(job), "");
 }
 
+TEST(DescribeTest, GpusOfTwoModelsAreWarnedOf) {
+  JobStatus job;
+  for (int i = 0; i < 2; ++i) {
+    Member* const member = job.add_workers()->mutable_member();
+    member->mutable_task()->set_type(WORKER);
+    member->mutable_task()->set_index(i);
+    member->mutable_gpu()->set_model("NVIDIA H200");
+  }
+  EXPECT_EQ(DeviceWarning(job), "");
+  Gpu* const second = job.mutable_workers(1)->mutable_member()->mutable_gpu();
+  second->set_model("NVIDIA A100");
+  EXPECT_THAT(DeviceWarning(job),
+              ::testing::HasSubstr("\nwarning: the workers' GPUs are NVIDIA "
+                                   "A100 (worker 1) and NVIDIA H200 (worker "
+                                   "0): "));
+  // Each difference is told.
+  second->set_convolutions("own kernels");
+  EXPECT_THAT(
+      DeviceWarning(job),
+      ::testing::AllOf(::testing::HasSubstr("the workers' GPUs are"),
+                       ::testing::HasSubstr("convolutions are computed by")));
+  job.mutable_spec()->mutable_resources()->set_device(ResourcesSpec::CPU);
+  EXPECT_EQ(DeviceWarning(job), "");
+}
+
 TEST(DescribeTest, TimesComeBackToTheNanosecond) {
   for (const absl::Time time :
        {absl::UnixEpoch(), absl::FromUnixNanos(1'700'000'000'123'456'789),
