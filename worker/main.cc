@@ -12,6 +12,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_codes.h"
 #include "common/base/random.h"
@@ -121,6 +122,22 @@ void OnGpuLost(const DaemonOptions& options, const absl::Status& why,
   daemon->RequestExit(kExitRetryable, "the GPU has failed: it starts anew");
 }
 
+// What is measured is kept where --work-dir says, by GPUs alike: anybody may
+// write to the folder for temporary files.
+worker::ProductTuning ProductTuningOf(const DaemonOptions& options,
+                                      const WorkerDevice& device) {
+  worker::ProductTuning tuning;
+  tuning.measures = options.product_algorithms == "measured";
+  if (device.gpu == nullptr || options.work_dir.empty()) return tuning;
+  std::string model = device.gpu->description().model;
+  for (char& c : model) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c))) c = '-';
+  }
+  tuning.file =
+      absl::StrCat(options.work_dir, "/product-algorithms-", model, ".txt");
+  return tuning;
+}
+
 absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
     const DaemonOptions& options, const WorkerDevice& device,
     uint64_t incarnation, PeersService* peers, Daemon* daemon, MemberLink* link,
@@ -133,6 +150,7 @@ absl::StatusOr<std::unique_ptr<worker::Worker>> CreateWorker(
   worker.threads = options.threads;
   worker.gpu = device.gpu.get();
   worker.why_no_gpu = device.why_no_gpu;
+  worker.product_tuning = ProductTuningOf(options, device);
   worker.on_gpu_lost = [=, &options](const absl::Status& why, bool has_worked) {
     OnGpuLost(options, why, has_worked, daemon, restart);
   };

@@ -63,6 +63,7 @@ struct Flags {
   std::string device = "auto";
   std::string convolutions = "cudnn";
   std::string cuda_graphs = "auto";
+  std::string product_algorithms = "measured";
   int lanes = 0;
   uint64_t in_flight_bytes = 1ull << 30;
   uint64_t table_memory_bytes = 0;
@@ -305,6 +306,14 @@ void AddWorkerFlags(CLI::App* app, Flags* flags) {
                   "graphs of CUDA's, which take fewer calls and give the same "
                   "bits. auto: wherever CUDA takes a step as one; off: never")
       ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str();
+  app->add_option(
+         "--product-algorithms", flags->product_algorithms,
+         "What chooses the algorithms of matrix products on a GPU, for "
+         "all workers of a job whose chief this worker is. measured: "
+         "the fastest of some, measured once and kept in --work-dir. "
+         "library: the first that the library names")
+      ->check(CLI::IsMember({"measured", "library"}))
       ->capture_default_str();
 }
 
@@ -650,6 +659,7 @@ class Resolver {
     options_.device = flags_.device;
     options_.convolutions = flags_.convolutions;
     options_.cuda_graphs = flags_.cuda_graphs;
+    options_.product_algorithms = flags_.product_algorithms;
     options_.lanes = flags_.lanes;
     options_.in_flight_bytes = flags_.in_flight_bytes;
     options_.table_memory_bytes = flags_.table_memory_bytes;
@@ -740,7 +750,8 @@ std::string Describe(const DaemonOptions& options) {
   if (options.kind == DaemonKind::kWorker) {
     add("device", options.device);
     add("convolutions", options.convolutions);
-    add("cuda graphs", options.cuda_graphs);
+    add("cuda_graphs", options.cuda_graphs);
+    add("product_algorithms", options.product_algorithms);
   }
   if (!options.job_file.empty()) add("job", options.job_file);
   for (const std::string& note : options.notes) add("note", note);

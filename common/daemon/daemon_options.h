@@ -77,6 +77,7 @@ struct DaemonOptions {
   std::string device;               // "auto", "cpu" or "cuda:3"
   std::string convolutions;         // on a GPU: "cudnn" or "own"
   std::string cuda_graphs;          // likewise: "auto" or "off"
+  std::string product_algorithms;   // on a GPU: "measured" or "library"
   // Ps.
   int lanes = 0;  // 0: one per core
   uint64_t in_flight_bytes = 0;

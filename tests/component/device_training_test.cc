@@ -5,8 +5,11 @@
 // processors; the test plays the scheduler.
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -55,8 +58,9 @@ JobSpec Job(ResourcesSpec::Device device) {
 
 class DeviceTrainingTest : public ::testing::Test {
  protected:
-  void Start(uint32_t workers, std::vector<Device*> gpus) {
-    cluster_ = std::make_unique<TrainingCluster>(TrainingCluster::Options{
+  TrainingCluster::Options OptionsOf(uint32_t workers,
+                                     std::vector<Device*> gpus) {
+    return TrainingCluster::Options{
         .workers = workers,
         .ps = 1,
         .work_dir = dir_.File(absl::StrCat("c", ++clusters_)),
@@ -65,7 +69,18 @@ class DeviceTrainingTest : public ::testing::Test {
         .on_gpu_lost = [this](const absl::Status& why, bool has_worked) {
           lost_.emplace_back(why.message());
           had_worked_ = has_worked;
-        }});
+        }};
+  }
+  void Start(uint32_t workers, std::vector<Device*> gpus) {
+    cluster_ =
+        std::make_unique<TrainingCluster>(OptionsOf(workers, std::move(gpus)));
+  }
+  // Its chief measures algorithms of matrix products.
+  TrainingCluster::Options Measuring(uint32_t workers,
+                                     std::vector<Device*> gpus) {
+    TrainingCluster::Options options = OptionsOf(workers, std::move(gpus));
+    options.product_tuning.measures = true;
+    return options;
   }
   TrainingCluster::Outcome Train(ResourcesSpec::Device device) {
     return cluster_->RunJob(Job(device), MlpModel(784, kHidden, 10));
@@ -135,6 +150,98 @@ TEST_F(DeviceTrainingTest, AGpuTrainsTwiceWithTheSameBits) {
   ASSERT_EQ(first.status, absl::OkStatus());
   Start(1, {&MakeGpu(2)});  // another order of blocks and threads
   EXPECT_EQ(Train(ResourcesSpec::AUTO).weights, first.weights);
+}
+
+std::vector<absl::Duration> Milliseconds(std::vector<double> values) {
+  std::vector<absl::Duration> times;
+  for (const double value : values) times.push_back(absl::Milliseconds(value));
+  return times;
+}
+
+// The second GPU's own choice would be another one.
+TEST_F(DeviceTrainingTest, AllWorkersMultiplyAsTheChiefHasMeasured) {
+  EmulatedDevice& first = MakeGpu();
+  EmulatedDevice& second = MakeGpu(/*seed=*/2);
+  EmulatedDevice& third = MakeGpu(/*seed=*/3);
+  first.products().times = Milliseconds({3, 2, 1});
+  second.products().times = Milliseconds({3, 1, 2});
+  third.products().times = Milliseconds({1, 2, 3});
+  TrainingCluster::Options options = Measuring(2, {&first, &second, &third});
+  options.evaluator = true;
+  cluster_ = std::make_unique<TrainingCluster>(options);
+  const auto outcome = Train(ResourcesSpec::CUDA);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_GT(first.products().measurements, 0);
+  EXPECT_EQ(second.products().measurements, 0);
+  EXPECT_EQ(third.products().measurements, 0);
+  for (EmulatedDevice* const gpu : {&first, &second}) {
+    EXPECT_GT(gpu->products().runs[2], 0);
+    EXPECT_EQ(gpu->products().runs[0] + gpu->products().runs[1], 0);
+  }
+  const std::string text = outcome.artifacts.at("product-algorithms.txt");
+  EXPECT_EQ(first.product_tuner()->table().ToText(), text);
+  EXPECT_EQ(second.product_tuner()->table().ToText(), text);
+  EXPECT_EQ(third.product_tuner()->table().ToText(), text);
+}
+
+TEST_F(DeviceTrainingTest, TheBitsAreThoseOfTheAlgorithms) {
+  const auto train = [&](std::vector<double> times) {
+    EmulatedDevice& gpu = MakeGpu();
+    gpu.products().times = Milliseconds(times);
+    TrainingCluster::Options options = Measuring(1, {&gpu});
+    options.product_tuning.file = dir_.File("kept");
+    cluster_ = std::make_unique<TrainingCluster>(options);
+    return Train(ResourcesSpec::CUDA).weights;
+  };
+  const auto first = train({3, 2, 1});
+  // What was measured is kept: another day's times change nothing.
+  EXPECT_EQ(train({1, 2, 3}), first);
+  std::error_code ignored;
+  std::filesystem::remove(dir_.File("kept"), ignored);
+  EXPECT_NE(train({1, 2, 3}), first);
+}
+
+// A GPU that is another one, or whose library is, says so and trains with its
+// library's choice.
+TEST_F(DeviceTrainingTest, AnotherGpuFollowsItsOwnLibrary) {
+  EmulatedDevice& first = MakeGpu();
+  gpus_.push_back(std::make_unique<EmulatedDevice>(
+      1, uint64_t{1} << 40, ProductLibrary{"emulated", "products 2.0"}));
+  EmulatedDevice& second = *gpus_.back();
+  first.products().times = Milliseconds({3, 2, 1});
+  second.products().times = Milliseconds({3, 2, 1});
+  cluster_ = std::make_unique<TrainingCluster>(Measuring(2, {&first, &second}));
+  const auto outcome = Train(ResourcesSpec::CUDA);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  EXPECT_GT(first.products().runs[2], 0);
+  EXPECT_EQ(second.products().runs[2], 0);
+  EXPECT_GT(second.products().runs[0], 0);
+  EXPECT_THAT(outcome.artifacts.at("logs/worker-0.log"),
+              AllOf(HasSubstr("chosen by this worker's own library"),
+                    HasSubstr("products 2.0")));
+}
+
+// A later attempt has the table of the job, whatever its chief would measure.
+TEST_F(DeviceTrainingTest, ALaterAttemptMultipliesAsTheFirst) {
+  EmulatedDevice& before = MakeGpu();
+  before.products().times = Milliseconds({3, 2, 1});
+  cluster_ = std::make_unique<TrainingCluster>(Measuring(1, {&before}));
+  const auto first = Train(ResourcesSpec::CUDA);
+  ASSERT_EQ(first.status, absl::OkStatus());
+  EmulatedDevice& after = MakeGpu();
+  after.products().times = Milliseconds({3, 1, 2});
+  TrainingCluster::Options options = Measuring(1, {&after});
+  options.artifacts = {
+      {"product-algorithms.txt", first.artifacts.at("product-algorithms.txt")}};
+  options.change_assignment = [](JobAssignment* assignment) {
+    assignment->set_attempt(2);
+  };
+  cluster_ = std::make_unique<TrainingCluster>(options);
+  const auto second = Train(ResourcesSpec::CUDA);
+  ASSERT_EQ(second.status, absl::OkStatus());
+  EXPECT_EQ(after.products().measurements, 0);
+  EXPECT_GT(after.products().runs[2], 0);
+  EXPECT_EQ(second.weights, first.weights);
 }
 
 TEST_F(DeviceTrainingTest, AJobForGpusIsRefusedWhereThereIsNone) {

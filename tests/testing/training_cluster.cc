@@ -67,6 +67,7 @@ TrainingCluster::TrainingCluster(const Options& options)
     if (rank < options.gpus.size()) worker.gpu = options.gpus[rank];
     worker.why_no_gpu = "the test gives it none";
     worker.on_gpu_lost = options.on_gpu_lost;
+    worker.product_tuning = options.product_tuning;
     worker.join_peers = [group = group_](const JobAssignment&,
                                          const worker::PeerGroup& of,
                                          absl::Duration, const GoOnCheck&)
@@ -146,6 +147,9 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
   }
   SYNCLINE_RETURN_IF_ERROR(ProblemsToStatus(ValidateJobSpec(spec)));
   artifacts_->Put(job_id_, "model.onnx", std::string(model));
+  for (const auto& [name, content] : options_.artifacts) {
+    artifacts_->Put(job_id_, name, content);
+  }
   absl::Status status;
   const JobAssignment assignment =
       MakeAssignment(WithDefaults(spec), model, &status);
@@ -187,7 +191,7 @@ absl::Status TrainingCluster::Prepare(JobSpec spec, absl::string_view model) {
 void TrainingCluster::Run() {
   SchedulerMessage command;
   auto* run = command.mutable_run();
-  run->set_attempt(kTestPass.attempt);
+  run->set_attempt(assignment_.attempt());
   run->set_job_id(job_id_);
   for (const DaemonMessage& message : Messages(0)) {
     if (!message.has_prepared()) continue;

@@ -24,6 +24,7 @@
 #include "tests/testing/in_process_peers.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/ps_node.h"
+#include "worker/job/product_choice.h"
 #include "worker/training/worker.h"
 
 namespace syncline {
@@ -50,6 +51,7 @@ class TrainingCluster {
     // By rank: workers compute on them; they outlive this. The others have
     // none.
     std::vector<Device*> gpus = {};
+    worker::ProductTuning product_tuning = {};
     // Called by a worker with a GPU that has failed.
     std::function<void(const absl::Status&, bool has_worked)> on_gpu_lost =
         nullptr;
@@ -57,6 +59,8 @@ class TrainingCluster {
     std::function<absl::Status(const worker::PeerGroup&)> check_join = nullptr;
     // Changes what members are assigned.
     std::function<void(JobAssignment*)> change_assignment = nullptr;
+    // Each job has them when it begins, beside its model; by name.
+    std::map<std::string, std::string> artifacts = {};
   };
   explicit TrainingCluster(const Options& options);
   ~TrainingCluster();

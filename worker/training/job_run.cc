@@ -37,6 +37,7 @@ constexpr absl::Duration kLogUploadTimeout = absl::Seconds(5);
 constexpr absl::Duration kLogRetryMax = absl::Seconds(3);
 constexpr absl::Duration kLogRetryPeriod = absl::Milliseconds(200);
 constexpr absl::Duration kProfileUploadTimeout = absl::Seconds(10);
+constexpr absl::Duration kProductsUploadTimeout = absl::Minutes(1);
 constexpr absl::Duration kFetchTimeout = absl::Minutes(10);
 // A scheduler that is out of reach for less costs no job.
 constexpr absl::Duration kFetchPatience = absl::Minutes(10);
@@ -114,7 +115,8 @@ JobRun::JobRun(const JobAssignment& assignment, const Options& options,
       reporter_(assignment_, std::move(send)),
       results_(
           ResultOptions(assignment, options), artifacts,
-          [this](const std::string& text) { reporter_.SendActivity(text); }) {}
+          [this](const std::string& text) { reporter_.SendActivity(text); }),
+      products_(options.gpu, assignment.job_id(), options.product_tuning) {}
 
 void JobRun::RequestRun(const RunJob& command) {
   MutexLock lock(&mu_);
@@ -204,8 +206,11 @@ void JobRun::Execute() {
   if (problems.empty()) WarnOfLargeSteps();
   bool succeeded = false;
   if (problems.empty() && AwaitRun()) {
-    const absl::Status status =
-        WithLostGpu(job_->trains() ? TrainAndUpload() : EvaluateAndUpload());
+    absl::Status status = FollowChief();
+    if (status.ok()) {
+      status = job_->trains() ? TrainAndUpload() : EvaluateAndUpload();
+    }
+    status = WithLostGpu(status);
     succeeded = status.ok();
     if (succeeded) {
       LogInfo("job done").Job(job_id());
@@ -324,6 +329,10 @@ std::vector<std::string> JobRun::Prepare() {
   if (!data_root.ok()) {
     return {absl::StrCat("data: ", data_root.status().message())};
   }
+  const absl::Status products = BeginProducts();
+  if (!products.ok()) {
+    return {absl::StrCat("matrix products: ", products.message())};
+  }
   std::vector<std::string> problems;
   job_ = PrepareJob(
       assignment_, static_cast<uint32_t>(rank), std::move(bytes),
@@ -359,7 +368,69 @@ std::vector<std::string> JobRun::Prepare() {
       !assignment_.weights_artifact().empty()) {
     ReadStartWeights(&problems);
   }
+  if (problems.empty() && job_->is_chief()) {
+    const absl::Status chosen = ChooseProducts();
+    if (!chosen.ok()) {
+      problems.push_back(absl::StrCat("matrix products: ", chosen.message()));
+    }
+  }
   return problems;
+}
+
+absl::Status JobRun::BeginProducts() {
+  SYNCLINE_RETURN_IF_ERROR(products_.Begin());
+  const bool is_chief = FindRank(assignment_, options_.incarnation) == 0;
+  if (!products_.exists() || !is_chief || assignment_.attempt() <= 1) {
+    return absl::OkStatus();
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(kept_products_, FetchProducts());
+  return FollowProducts(kept_products_);
+}
+
+absl::Status JobRun::ChooseProducts() {
+  if (!is_on_gpu_ || !products_.exists()) return absl::OkStatus();
+  reporter_.SendActivity("choosing algorithms of matrix products");
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string text, products_.Measure([this] {
+    return stop_requested()
+               ? absl::CancelledError("stopped while measuring them")
+               : absl::OkStatus();
+  }));
+  if (text == kept_products_) return absl::OkStatus();
+  const absl::Status stored = WhileUnreachable([&] {
+    return UploadText(kProductsArtifact, text, kProductsUploadTimeout,
+                      &cancellation_);
+  });
+  if (stored.ok() || absl::IsCancelled(stored)) return stored;
+  // What the others follow then.
+  LogWarning("algorithms of matrix products were measured, and are not used")
+      .Job(job_id())
+      .Status(stored);
+  SYNCLINE_RETURN_IF_ERROR(products_.Begin());
+  return FollowProducts(kept_products_);
+}
+
+absl::Status JobRun::FollowChief() {
+  if (job_->is_chief() || !is_on_gpu_ || !products_.exists()) {
+    return absl::OkStatus();
+  }
+  SYNCLINE_ASSIGN_OR_RETURN(const std::string text, FetchProducts());
+  return FollowProducts(text);
+}
+
+absl::Status JobRun::FollowProducts(const std::string& text) {
+  return text.empty() ? absl::OkStatus() : products_.Follow(text);
+}
+
+absl::StatusOr<std::string> JobRun::FetchProducts() {
+  const std::string file = absl::StrCat(dir_, "/products");
+  const absl::Status fetched = FetchFile(kProductsArtifact, file);
+  if (absl::IsNotFound(fetched)) return std::string();
+  SYNCLINE_RETURN_IF_ERROR(
+      Annotate(fetched, absl::StrCat("fetching ", kProductsArtifact)));
+  SYNCLINE_ASSIGN_OR_RETURN(std::string text,
+                            ReadFile(file, ProductTable::kTextBytesMax));
+  SYNCLINE_RETURN_IF_ERROR(RemoveTree(file));
+  return text;
 }
 
 absl::Status JobRun::OnRead(const std::string& path, size_t bytes) {
@@ -398,16 +469,22 @@ void JobRun::ReadStartWeights(std::vector<std::string>* problems) {
 absl::Status JobRun::FetchFile(const std::string& artifact,
                                const std::string& file) {
   const absl::Time deadline = MonotonicNow() + kFetchTimeout;
+  return WhileUnreachable([&] {
+    return artifacts_->Fetch(job_id(), PassOf(assignment_), artifact, file,
+                             deadline, &cancellation_);
+  });
+}
+
+absl::Status JobRun::WhileUnreachable(
+    absl::FunctionRef<absl::Status()> transfer) {
   absl::Time give_up_at = absl::InfiniteFuture();
   Random random(EntropySeed());
   for (int failures = 0;; ++failures) {
-    const absl::Status fetched =
-        artifacts_->Fetch(job_id(), PassOf(assignment_), artifact, file,
-                          deadline, &cancellation_);
-    if (!absl::IsUnavailable(fetched)) return fetched;
+    const absl::Status done = transfer();
+    if (!absl::IsUnavailable(done)) return done;
     const absl::Time now = MonotonicNow();
     give_up_at = std::min(give_up_at, now + kFetchPatience);
-    if (now >= give_up_at) return fetched;
+    if (now >= give_up_at) return done;
     const absl::Time next =
         now + BackoffDelay(kFetchBackoff, failures, random.Uniform());
     MutexLock lock(&mu_);

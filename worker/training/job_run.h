@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/base/cancellation.h"
@@ -17,6 +18,7 @@
 #include "worker/export/result_upload.h"
 #include "worker/job/job_exchange.h"
 #include "worker/job/prepared_job.h"
+#include "worker/job/product_choice.h"
 #include "worker/job/worker_metrics.h"
 #include "worker/training/checkpoint_evaluation.h"
 #include "worker/training/evaluation_loop.h"
@@ -46,6 +48,7 @@ class JobRun {
     int threads = 1;
     Device* gpu = nullptr;  // PrepareOptions
     std::string why_no_gpu;
+    ProductTuning product_tuning = {};
     uint64_t incarnation = 0;
     bool shared_memory = true;  // with a ps on this host
     // Outlives the run; may be null.
@@ -96,6 +99,17 @@ class JobRun {
 
   // Empty: ready to run.
   std::vector<std::string> Prepare();
+  // Before the executor is made: algorithms of matrix products that an earlier
+  // attempt has chosen are the chief's.
+  absl::Status BeginProducts() ABSL_LOCKS_EXCLUDED(mu_);
+  // The chief's, before the job runs: chooses the algorithms of matrix products
+  // for all workers, and stores them with the job.
+  absl::Status ChooseProducts() ABSL_LOCKS_EXCLUDED(mu_);
+  // The others', before the first step: as the chief has chosen.
+  absl::Status FollowChief() ABSL_LOCKS_EXCLUDED(mu_);
+  // Empty: the job has none, as where its chief has no GPU.
+  absl::StatusOr<std::string> FetchProducts() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status FollowProducts(const std::string& text);
   // Tells the scheduler that the job cannot run here.
   void Refuse(const std::vector<std::string>& problems,
               const std::vector<FoundCheckpoint>& found);
@@ -107,6 +121,8 @@ class JobRun {
   absl::Status LoadModel(std::string* bytes);
   // Tries again while the scheduler is out of reach.
   absl::Status FetchFile(const std::string& artifact, const std::string& file)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status WhileUnreachable(absl::FunctionRef<absl::Status()> transfer)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Has the executor's parameters begin with StartSpec.weights.
   void ReadStartWeights(std::vector<std::string>* problems)
@@ -163,6 +179,9 @@ class JobRun {
 
   Cancellation cancellation_;  // of transfers that a stop ends
   ResultUpload results_;       // the executing thread's, but for Stop
+  ProductChoice products_;     // the executing thread's
+  // The job's algorithms of products when this attempt began; likewise.
+  std::string kept_products_;
 
   // The executing thread's.
   std::unique_ptr<PreparedJob> job_;

@@ -69,6 +69,7 @@ class JobWorker final : public Worker {
                       .threads = options.threads,
                       .gpu = options.gpu,
                       .why_no_gpu = options.why_no_gpu,
+                      .product_tuning = options.product_tuning,
                       .incarnation = options.incarnation,
                       .shared_memory = options.shared_memory,
                       .kept_data = &kept_data_,

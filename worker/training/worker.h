@@ -13,6 +13,7 @@
 #include "proto/scheduler.pb.h"
 #include "worker/data/reading/data_root.h"
 #include "worker/job/peer_joining.h"
+#include "worker/job/product_choice.h"
 
 namespace syncline {
 class Device;
@@ -39,6 +40,8 @@ class Worker {
     // worker. Null: there is none, and why jobs that want one are refused.
     Device* gpu = nullptr;
     std::string why_no_gpu = {};
+    // Of the GPU's matrix products.
+    ProductTuning product_tuning = {};
     // The GPU has failed, and the job that used it is over: CUDA then computes
     // nothing more in this process. `has_worked`: the GPU has made a step or an
     // evaluation in this process. Called once, from the thread that trains.

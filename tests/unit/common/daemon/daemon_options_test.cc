@@ -237,6 +237,10 @@ std::vector<Bad> BadCases() {
        {"--cuda-graphs=off", "--scheduler=s:1"},
        kNoTfConfig,
        "--cuda-graphs"},
+      {kWorker,
+       {"--product-algorithms=own"},
+       kNoTfConfig,
+       "--product-algorithms"},
       {kPs, {"--lanes=1025", "--scheduler=s:1"}, kNoTfConfig, "--lanes"},
       {kPs,
        {"--in-flight-bytes=16777215", "--scheduler=s:1"},
@@ -410,6 +414,11 @@ TEST(DaemonOptionsTest, RangesIncludeTheirEnds) {
       ReadDaemonOptions(DaemonKind::kWorker, {"--cuda-graphs=off"}, "");
   ASSERT_FALSE(queued.exit_code.has_value()) << queued.text;
   EXPECT_EQ(queued.options.cuda_graphs, "off");
+  EXPECT_EQ(worker.options.product_algorithms, "measured");
+  const auto of_library = ReadDaemonOptions(
+      DaemonKind::kWorker, {"--product-algorithms=library"}, "");
+  ASSERT_FALSE(of_library.exit_code.has_value()) << of_library.text;
+  EXPECT_EQ(of_library.options.product_algorithms, "library");
   EXPECT_EQ(worker.options.http, "");
 }
 
@@ -508,7 +517,8 @@ TEST(DaemonOptionsTest, DescribeSaysWhatFollows) {
             "tls: off\n"
             "device: auto\n"
             "convolutions: cudnn\n"
-            "cuda graphs: auto\n"
+            "cuda_graphs: auto\n"
+            "product_algorithms: measured\n"
             "job: j\n");
 }
 
