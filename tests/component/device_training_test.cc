@@ -221,6 +221,26 @@ TEST_F(DeviceTrainingTest, AnotherGpuFollowsItsOwnLibrary) {
                     HasSubstr("products 2.0")));
 }
 
+// The first upload of the job is the table.
+TEST_F(DeviceTrainingTest, AChiefWhoseChoiceIsNotStoredDoesNotUseIt) {
+  EmulatedDevice& first = MakeGpu();
+  EmulatedDevice& second = MakeGpu(/*seed=*/2);
+  first.products().times = Milliseconds({3, 2, 1});
+  second.products().times = Milliseconds({3, 2, 1});
+  TrainingCluster::Options options = Measuring(2, {&first, &second});
+  options.upload_failures = 1;
+  cluster_ = std::make_unique<TrainingCluster>(options);
+  const auto outcome = Train(ResourcesSpec::CUDA);
+  ASSERT_EQ(outcome.status, absl::OkStatus());
+  for (EmulatedDevice* const gpu : {&first, &second}) {
+    EXPECT_GT(gpu->products().runs[0], 0);
+    EXPECT_EQ(gpu->products().runs[2], 0);
+  }
+  EXPECT_EQ(outcome.artifacts.count("product-algorithms.txt"), 0u);
+  EXPECT_THAT(outcome.artifacts.at("logs/chief-0.log"),
+              HasSubstr("were measured, and are not used"));
+}
+
 // A later attempt has the table of the job, whatever its chief would measure.
 TEST_F(DeviceTrainingTest, ALaterAttemptMultipliesAsTheFirst) {
   EmulatedDevice& before = MakeGpu();

@@ -48,6 +48,7 @@ class NoSnapshots final : public ps::SnapshotTaker {
 
 TrainingCluster::TrainingCluster(const Options& options)
     : options_(options), artifacts_(std::make_shared<FakeArtifacts>()) {
+  artifacts_->upload_failures = options.upload_failures;
   for (uint32_t rank = 0; rank < options.ps; ++rank) {
     ps::PsServer::Options options;
     options.lanes = 1;

@@ -61,6 +61,8 @@ class TrainingCluster {
     std::function<void(JobAssignment*)> change_assignment = nullptr;
     // Each job has them when it begins, beside its model; by name.
     std::map<std::string, std::string> artifacts = {};
+    // So many uploads fail at first: the scheduler's disk is full.
+    int upload_failures = 0;
   };
   explicit TrainingCluster(const Options& options);
   ~TrainingCluster();

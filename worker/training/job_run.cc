@@ -206,7 +206,7 @@ void JobRun::Execute() {
   if (problems.empty()) WarnOfLargeSteps();
   bool succeeded = false;
   if (problems.empty() && AwaitRun()) {
-    absl::Status status = FollowChief();
+    absl::Status status = FollowStored();
     if (status.ok()) {
       status = job_->trains() ? TrainAndUpload() : EvaluateAndUpload();
     }
@@ -401,7 +401,9 @@ absl::Status JobRun::ChooseProducts() {
                       &cancellation_);
   });
   if (stored.ok() || absl::IsCancelled(stored)) return stored;
-  // What the others follow then.
+  // What the others follow then. A call that has failed may have arrived, so
+  // the chief looks when the job runs, as they do.
+  follows_stored_products_ = true;
   LogWarning("algorithms of matrix products were measured, and are not used")
       .Job(job_id())
       .Status(stored);
@@ -409,8 +411,9 @@ absl::Status JobRun::ChooseProducts() {
   return FollowProducts(kept_products_);
 }
 
-absl::Status JobRun::FollowChief() {
-  if (job_->is_chief() || !is_on_gpu_ || !products_.exists()) {
+absl::Status JobRun::FollowStored() {
+  if ((job_->is_chief() && !follows_stored_products_) || !is_on_gpu_ ||
+      !products_.exists()) {
     return absl::OkStatus();
   }
   SYNCLINE_ASSIGN_OR_RETURN(const std::string text, FetchProducts());

@@ -105,8 +105,9 @@ class JobRun {
   // The chief's, before the job runs: chooses the algorithms of matrix products
   // for all workers, and stores them with the job.
   absl::Status ChooseProducts() ABSL_LOCKS_EXCLUDED(mu_);
-  // The others', before the first step: as the chief has chosen.
-  absl::Status FollowChief() ABSL_LOCKS_EXCLUDED(mu_);
+  // The others', and a chief's whose choice was not stored, before the first
+  // step: as the job has it.
+  absl::Status FollowStored() ABSL_LOCKS_EXCLUDED(mu_);
   // Empty: the job has none, as where its chief has no GPU.
   absl::StatusOr<std::string> FetchProducts() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status FollowProducts(const std::string& text);
@@ -182,6 +183,8 @@ class JobRun {
   ProductChoice products_;     // the executing thread's
   // The job's algorithms of products when this attempt began; likewise.
   std::string kept_products_;
+  // The chief's own choice was not stored.
+  bool follows_stored_products_ = false;
 
   // The executing thread's.
   std::unique_ptr<PreparedJob> job_;
