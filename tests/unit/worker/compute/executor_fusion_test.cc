@@ -161,9 +161,7 @@ TEST(ExecutorFusionTest, GradientsAreDerivatives) {
 
 TEST(ExecutorFusionTest, SumsThatAreNormalisedAtOnceHaveTheSameBits) {
   // Its bias is in the product either way, in float32 and in 16 bits.
-  Epilogues().has_no_algorithm = [](const auto&, const auto&) {
-    return true;
-  };
+  Epilogues().has_no_algorithm = [](const auto&, const auto&) { return true; };
   for (const DType type :
        {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
     for (RunOptions options : AllOptions()) {
