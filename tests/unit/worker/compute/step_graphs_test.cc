@@ -564,7 +564,7 @@ TEST(StepGraphsTest, BadDataIsNamedAndTheNextStepIsAsEver) {
 }
 
 // The part of an error that names what was running.
-std::string WhatRan(const std::string& error) {
+std::string RanInGraph(const std::string& error) {
   const size_t at = error.find("running: ");
   if (at == std::string::npos) return error;
   const std::string name = error.substr(at + 9);
@@ -590,7 +590,7 @@ std::vector<std::string> NamedByFailures(bool has_graphs) {
     EXPECT_LT(launch, 1000);
     const std::string error(status.message());
     if (absl::StrContains(error, "MarkKernel")) continue;
-    const std::string ran = WhatRan(error);
+    const std::string ran = RanInGraph(error);
     if (named.empty() || named.back() != ran) named.push_back(ran);
   }
   return named;
