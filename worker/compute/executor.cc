@@ -221,6 +221,9 @@ class GraphExecutor : public Executor {
   absl::StatusOr<StepPlan*> PlanFor(bool training, int64_t batch_size,
                                     int64_t length);
   absl::Status EnsureArena(int64_t bytes);
+  // That of row_gradients_ which the plan needs. It stays as it is within a
+  // step, whose parts' plans need the same.
+  absl::Status EnsureRowGradients(const StepPlan& plan);
   absl::Status CheckSize(const Batch& batch, int64_t most) const;
   // Shorter and longer ones; 0 alone: there is one, the model's.
   absl::Span<const int64_t> Lengths() const;
@@ -318,9 +321,14 @@ class GraphExecutor : public Executor {
   DeviceMemory pool_;
   ParameterGatherer* gatherer_ = nullptr;
   std::vector<RowBatch*> tables_;  // as UseTables said
-  std::vector<CachedPlan> plans_;  // latest use first
-  DeviceMemory arena_;             // shared by the plans: one runs at a time
-  StepPlan* bound_ = nullptr;      // the training plan that runs
+  // Of a device that is not the host, by table: memory that the rows' gradients
+  // of a batch add up in, and its address.
+  std::vector<DeviceMemory> row_gradients_;
+  std::vector<float*> row_gradients_at_;
+  int64_t row_gradient_bytes_ = 0;  // of all plans' tables, the most
+  std::vector<CachedPlan> plans_;   // latest use first
+  DeviceMemory arena_;              // shared by the plans: one runs at a time
+  StepPlan* bound_ = nullptr;       // the training plan that runs
   int64_t training_arena_bytes_ = 0;
   bool keeps_on_device_ = false;
   bool takes_values_on_device_ = false;
@@ -387,6 +395,7 @@ absl::StatusOr<ExecutorPlan> GraphExecutor::PlanBatches() {
     }
     SYNCLINE_RETURN_IF_ERROR(planned);
   }
+  plan.staged_bytes += row_gradient_bytes_;
   if (gathers()) plan.parameter_bytes = pool_bytes_;
   return plan;
 }
@@ -452,6 +461,11 @@ absl::Status GraphExecutor::PlanLength(int64_t length, ExecutorPlan* plan) {
     // Each plan has memory of its own for what it stages.
     if (described != planned) plan->staged_bytes += described->staged_bytes();
     planned = described;
+    int64_t rows = 0;
+    for (size_t t = 0; t < training_.tables.size(); ++t) {
+      rows += static_cast<int64_t>(described->row_gradient_bytes(t));
+    }
+    row_gradient_bytes_ = std::max(row_gradient_bytes_, rows);
   }
   if (described == nullptr) return absl::OkStatus();  // nothing runs
   Describe(*described, plan);
@@ -557,6 +571,21 @@ void GraphExecutor::FillParameters() {
   }
 }
 
+absl::Status GraphExecutor::EnsureRowGradients(const StepPlan& plan) {
+  const size_t tables = training_.tables.size();
+  row_gradients_.resize(tables);
+  row_gradients_at_.resize(tables);
+  for (size_t t = 0; t < tables; ++t) {
+    const size_t bytes = plan.row_gradient_bytes(t);
+    if (row_gradients_[t].bytes() >= bytes) continue;
+    SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
+    row_gradients_[t] = DeviceMemory();  // before there are two
+    SYNCLINE_ASSIGN_OR_RETURN(row_gradients_[t], device_.Allocate(bytes));
+    row_gradients_at_[t] = row_gradients_[t].as<float>();
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StepPlan*> GraphExecutor::PlanFor(bool training,
                                                  int64_t batch_size,
                                                  int64_t length) {
@@ -628,6 +657,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
         plan->loss().CheckLabels(batch.size, batch.labels));
   }
   SYNCLINE_RETURN_IF_ERROR(EnsureArena(plan->arena_bytes()));
+  SYNCLINE_RETURN_IF_ERROR(EnsureRowGradients(*plan));
   BeforeUploads();
   SYNCLINE_RETURN_IF_ERROR(plan->Bind(
       {.arena = arena_.as<char>(),
@@ -639,6 +669,7 @@ absl::StatusOr<StepPlan*> GraphExecutor::Ready(bool training,
        .first_unit = part.index * static_cast<int64_t>(units_of_part_),
        .gradients = gradients_.on_device(),
        .tables = tables_,
+       .row_gradients = row_gradients_at_,
        .recorder = training ? recorder_ : nullptr,
        .statistics = training ? statistics_ : nullptr,
        .stream = stream_.get(),
@@ -933,12 +964,15 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
   }
   if (open.status.ok()) {
     SYNCLINE_RETURN_IF_ERROR(run);
-    if (part.is_last && !tables_.empty() && download_stream_ != nullptr) {
+    open.status = Report(&open, /*all=*/true);
+    // Memory of the host that is not pinned is copied with a wait for all that
+    // comes before.
+    if (open.status.ok() && part.is_last && !tables_.empty() &&
+        download_stream_ != nullptr) {
       computed_->Record(*stream_);
       downloads_->Wait(*computed_);
       plan->CopyRowGradients(*downloads_);
     }
-    open.status = Report(&open, /*all=*/true);
   }
   if (open.status.ok() && !open.loss.has_value())
     open.status = CheckLoss(&open);

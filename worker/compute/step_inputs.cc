@@ -24,20 +24,14 @@ absl::StatusOr<const void*> StepInputs::Copy(Stream& stream, size_t slot,
                                              const void* host, size_t bytes,
                                              size_t capacity) {
   if (device_->is_host()) return host;
-  SYNCLINE_ASSIGN_OR_RETURN(void* const copy,
-                            Output(slot, nullptr, std::max(bytes, capacity)));
-  stream.CopyToDevice(copy, host, bytes);
-  return copy;
-}
-
-absl::StatusOr<void*> StepInputs::Output(size_t slot, void* host,
-                                         size_t bytes) {
-  if (device_->is_host()) return host;
   if (slot >= slots_.size()) slots_.resize(slot + 1);
-  if (slots_[slot].data() == nullptr || slots_[slot].bytes() < bytes) {
-    SYNCLINE_ASSIGN_OR_RETURN(slots_[slot], device_->Allocate(bytes));
+  DeviceMemory& memory = slots_[slot];
+  const size_t room = std::max(bytes, capacity);
+  if (memory.data() == nullptr || memory.bytes() < room) {
+    SYNCLINE_ASSIGN_OR_RETURN(memory, device_->Allocate(room));
   }
-  return slots_[slot].data();
+  stream.CopyToDevice(memory.data(), host, bytes);
+  return memory.data();
 }
 
 absl::Status CheckGiven(const Graph& graph, const TrainingGraph& training,

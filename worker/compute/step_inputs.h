@@ -32,8 +32,6 @@ class StepInputs {
   absl::StatusOr<const void*> Copy(Stream& stream, size_t slot,
                                    const void* host, size_t bytes,
                                    size_t capacity = 0);
-  // Memory of a slot that a step writes; on the host, `host` itself.
-  absl::StatusOr<void*> Output(size_t slot, void* host, size_t bytes);
 
  private:
   Device* const device_;

@@ -80,8 +80,10 @@ class StepPlan {
   // Besides the gradients' memory, as far as that is lent.
   int64_t arena_bytes() const { return arena_bytes_; }
   // In memory of a device that is not the host: labels, feeds, constants, and
-  // rows of tables with their gradients, for the largest batch.
+  // rows of tables, for the largest batch.
   int64_t staged_bytes() const;
+  // Of Memory::row_gradients, by table; 0: the plan needs none.
+  size_t row_gradient_bytes(size_t table) const;
 
   // Operations that a run computes, node by node.
   struct NodeCost {
@@ -125,6 +127,10 @@ class StepPlan {
     int64_t first_unit = 0;  // the gatherer's number of the first one
     absl::Span<float* const> gradients;
     absl::Span<RowBatch* const> tables;
+    // By table, row_gradient_bytes() each: what all parts of a batch add up in,
+    // whichever their plans are. Where the device is the host, and in plans
+    // that do not train, there is none.
+    absl::Span<float* const> row_gradients = {};
     StepRecorder* recorder = nullptr;  // null: nothing is recorded
     // With folds_statistics; null: those of this batch alone.
     StatisticsExchange* statistics = nullptr;

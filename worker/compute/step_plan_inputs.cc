@@ -30,7 +30,7 @@ int64_t StepPlan::staged_bytes() const {
   }
   for (const ValueId table : table_values_) {
     const int64_t positions = shapes_[table][0] - 1;
-    bytes += 2 * static_cast<int64_t>(BytesOf(table)) +
+    bytes += static_cast<int64_t>(BytesOf(table)) +
              positions * int64_t{sizeof(int32_t)};
   }
   absl::flat_hash_set<const void*> constants;
@@ -43,6 +43,11 @@ int64_t StepPlan::staged_bytes() const {
     }
   }
   return bytes;
+}
+
+size_t StepPlan::row_gradient_bytes(size_t table) const {
+  const bool has_any = spec_.training && !spec_.device->is_host();
+  return has_any ? BytesOf(table_values_[table]) : 0;
 }
 
 absl::Status StepPlan::StageConstants() {
@@ -62,7 +67,7 @@ absl::Status StepPlan::StageConstants() {
 }
 
 // Slots of inputs_: the step's numbers, the labels, the feeds, and then of each
-// table its rows, its gradients and the positions of its lookups.
+// table its rows and the positions of its lookups.
 absl::Status StepPlan::StageInputs(const Memory& memory) {
   SYNCLINE_RETURN_IF_ERROR(StageConstants());
   const Batch& batch = *memory.batch;
@@ -112,11 +117,12 @@ absl::Status StepPlan::StageTable(const Memory& memory, size_t t,
   SYNCLINE_ASSIGN_OR_RETURN(
       const void* const rows,
       inputs_.Copy(stream, (*slot)++, table.rows(), bytes, capacity));
-  SYNCLINE_ASSIGN_OR_RETURN(
-      void* const gradients,
-      inputs_.Output((*slot)++, table.row_gradients(), capacity));
   staged_[t].rows = static_cast<const float*>(rows);
-  staged_[t].gradients = static_cast<float*>(gradients);
+  if (spec_.device->is_host()) {
+    staged_[t].gradients = table.row_gradients();
+  } else {
+    staged_[t].gradients = spec_.training ? memory.row_gradients[t] : nullptr;
+  }
   staged_[t].positions.resize(spec_.tables[t].lookups.size());
   for (size_t l = 0; l < staged_[t].positions.size(); ++l) {
     const absl::Span<const int32_t> positions = table.positions(l);

@@ -338,9 +338,12 @@ TEST(StepGraphsTest, LengthsThatAlternate) {
   }
 }
 
-// Steps with a table, of whose rows each batch has others, and other numbers.
-Results StepsWithRows(EmulatedDevice* device, bool has_graphs, int64_t parts) {
-  device->OfferGraphs(has_graphs);
+using Numbers = std::vector<std::vector<float>>;
+
+// Steps with a table, of whose rows each batch has others, and other numbers:
+// losses and gradients. `sizes`: of the batches, 6 at most.
+Numbers NumbersWithRows(Device* device, const std::vector<int64_t>& sizes,
+                        int64_t parts) {
   constexpr char kText[] = R"(<ir_version: 8, opset_import: ["" : 13]>
 g (int64[N,3] ids, float[N,4] x, float[50,4] w_e, float[4,2] w_a)
   => (float[N,2] y)
@@ -393,20 +396,20 @@ g (int64[N,3] ids, float[N,4] x, float[50,4] w_e, float[4,2] w_a)
   for (float& v : executor->parameter(0)) {
     v = static_cast<float>(random.Uniform() - 0.5);
   }
-  Results results;
-  for (int clock = 0; clock < 5; ++clock) {
+  Numbers results;
+  for (size_t clock = 0; clock < sizes.size(); ++clock) {
     Batch batch;
-    batch.size = 6;
+    batch.size = sizes[clock];
     batch.int_feeds.resize(2);
     batch.feeds.resize(2);
-    for (int i = 0; i < 18; ++i) {
+    for (int i = 0; i < 3 * batch.size; ++i) {
       batch.int_feeds[0].push_back(
           static_cast<int64_t>(random.Below(clock == 2 ? 2 : 5 + 9 * clock)));
     }
-    for (int i = 0; i < 24; ++i) {
+    for (int i = 0; i < 4 * batch.size; ++i) {
       batch.feeds[1].push_back(static_cast<float>(random.Uniform()));
     }
-    for (int i = 0; i < 6; ++i) {
+    for (int i = 0; i < batch.size; ++i) {
       batch.labels.push_back(static_cast<float>(random.Below(2)));
     }
     rows.Collect(batch);
@@ -416,15 +419,26 @@ g (int64[N,3] ids, float[N,4] x, float[50,4] w_e, float[4,2] w_a)
       }
     }
     executor->UseLossScale(static_cast<float>(64 << clock));
-    const auto result = executor->TrainStep(batch, clock, Ignore);
+    const auto result =
+        executor->TrainStep(batch, static_cast<int64_t>(clock), Ignore);
     EXPECT_OK(result.status());
     if (!result.ok()) return results;
-    results.push_back(BitsOf({static_cast<float>(result->loss_sum)}));
+    results.push_back({static_cast<float>(result->loss_sum)});
     const auto gradient = executor->gradient(0);
-    results.push_back(BitsOf({gradient.begin(), gradient.end()}));
+    results.emplace_back(gradient.begin(), gradient.end());
     for (size_t i = 0; i < rows.keys().size(); ++i) {
-      results.push_back(BitsOf({rows.gradient(i), rows.gradient(i) + 4}));
+      results.emplace_back(rows.gradient(i), rows.gradient(i) + 4);
     }
+  }
+  return results;
+}
+
+Results StepsWithRows(EmulatedDevice* device, bool has_graphs, int64_t parts) {
+  device->OfferGraphs(has_graphs);
+  Results results;
+  for (const auto& numbers :
+       NumbersWithRows(device, std::vector<int64_t>(5, 6), parts)) {
+    results.push_back(BitsOf(numbers));
   }
   EXPECT_OK(device->status());
   return results;
@@ -440,6 +454,28 @@ TEST(StepGraphsTest, RowsOfTables) {
       if (seed > 0) kept.WorkLate();
       EXPECT_EQ(StepsWithRows(&kept, true, parts), want);
       EXPECT_EQ(kept.graph_launches(), 4 * parts);
+    }
+  }
+}
+
+// Parts of two sizes are steps of two plans, which add up in one place.
+TEST(StepGraphsTest, RowsOfPartsOfTwoSizes) {
+  const std::vector<int64_t> sizes = {6, 5, 6, 5, 5, 6, 2};
+  for (const int64_t parts : {2, 4}) {
+    const Numbers want = NumbersWithRows(&ThisMachine(), sizes, parts);
+    ASSERT_GT(want.size(), 40u);
+    for (const bool has_graphs : {false, true}) {
+      EmulatedDevice device;
+      device.OfferGraphs(has_graphs);
+      device.WorkLate();
+      const Numbers got = NumbersWithRows(&device, sizes, parts);
+      EXPECT_OK(device.status());
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_THAT(got[i],
+                    ::testing::Pointwise(::testing::FloatNear(1e-4f), want[i]))
+            << parts << " parts, array " << i;
+      }
     }
   }
 }
