@@ -247,7 +247,7 @@ constexpr MetricInfo kCatalogue[] = {
     {"syncline_worker_compute_seconds_total", kCounter, "seconds", "part",
      "Time of training steps' computation, by part: forward (with the loss), "
      "backward, update (the worker's own optimizer steps, in LOCAL). An "
-     "estimate by some of the steps; on a GPU by its own clock."},
+     "estimate by the passes' shares in some of the steps."},
     {"syncline_worker_step_seconds", kHistogram, "seconds", "",
      "Duration of a training step."},
     {"syncline_worker_loss_scale", kGauge, "", "",

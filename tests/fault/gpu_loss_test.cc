@@ -259,7 +259,7 @@ TEST_F(GpuLossOfOneTest, RanksWithoutPsGoOnFromTheStateOfTheChiefsGpu) {
   ASSERT_OK(cluster_.Start());
   cluster_.daemon("worker-0").Signal(SIGKILL);
   ASSERT_TRUE(cluster_.daemon("worker-0").WaitUntil(absl::Now() + kPatience));
-  ASSERT_NO_FATAL_FAILURE(FailAtLaunch(900));
+  ASSERT_NO_FATAL_FAILURE(FailAtLaunch(450));
   ASSERT_OK(cluster_.StartDaemon("worker-0"));
   ASSERT_OK(cluster_.WaitForFreeMembers(3, kPatience));
   ASSERT_NO_FATAL_FAILURE(FailNoMore());

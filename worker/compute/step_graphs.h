@@ -64,7 +64,7 @@ class KeptSteps {
  public:
   // Most kinds that a plan has at a time: parts of a batch differ, and so may
   // addresses.
-  static constexpr size_t kStepsMax = 16;
+  static constexpr size_t kStepsMax = 64;
 
   struct Step {
     std::vector<const void*> binding;

@@ -1,34 +1,37 @@
 #include "worker/training/pass_sampler.h"
 
+#include <utility>
+
 #include "worker/compute/pass_timer.h"
 
 namespace syncline::worker {
 namespace {
 
-// What a recorded step spent in its forward and its backward passes.
+// Times of forward and backward passes, in one unit.
 struct Passes {
-  uint64_t forward_ns = 0;
-  uint64_t backward_ns = 0;
+  double forward = 0;
+  double backward = 0;
 };
 
 Passes PassesOf(const StepProfile& profile) {
-  Passes passes;
+  uint64_t forward_ns = 0;
+  uint64_t backward_ns = 0;
   for (int k = 0; k < profile.interval_activity_size(); ++k) {
     const uint64_t took = profile.interval_duration_ns(k);
     switch (profile.activities(profile.interval_activity(k)).kind()) {
       case StepProfile::FORWARD:
       case StepProfile::LOSS:
-        passes.forward_ns += took;
+        forward_ns += took;
         break;
       case StepProfile::BACKWARD:
       case StepProfile::RECOMPUTED:
-        passes.backward_ns += took;
+        backward_ns += took;
         break;
       default:
         break;
     }
   }
-  return passes;
+  return {static_cast<double>(forward_ns), static_cast<double>(backward_ns)};
 }
 
 }  // namespace
@@ -59,29 +62,29 @@ StepRecorder* PassSampler::BeginStep(StepRecorder* profile) {
 }
 
 void PassSampler::EndStep(absl::Duration computing, absl::Duration updates) {
+  computing_ += computing;
+  Passes passes;
   if (gpu_ != nullptr) {
     const double forward = gpu_->pass_seconds(DeviceMeter::kForward);
     const double backward = gpu_->pass_seconds(DeviceMeter::kBackward);
-    Count(forward - gpu_forward_, backward - gpu_backward_, updates);
+    passes = {forward - gpu_forward_, backward - gpu_backward_};
     gpu_forward_ = forward;
     gpu_backward_ = backward;
-    return;
+  } else if (recorder_.has_value()) {
+    executor_.UseRecorder(nullptr);
+    passes = PassesOf(recorder_->profile());
+    recorder_.reset();
   }
-  computing_ += computing;
+  // What was measured has waits for other workers in it, too: it says in which
+  // shares the time of computing is that of the passes.
   double forward = 0;
   double backward = 0;
-  if (recorder_.has_value()) {
-    executor_.UseRecorder(nullptr);
-    const Passes passes = PassesOf(recorder_->profile());
-    const auto sum =
-        static_cast<double>(passes.forward_ns + passes.backward_ns);
-    if (sum > 0) {
-      const double seconds = absl::ToDoubleSeconds(computing_);
-      forward = seconds * static_cast<double>(passes.forward_ns) / sum;
-      backward = seconds - forward;
-      computing_ = absl::ZeroDuration();
-    }
-    recorder_.reset();
+  const double sum = passes.forward + passes.backward;
+  if (sum > 0) {
+    const double seconds =
+        absl::ToDoubleSeconds(std::exchange(computing_, absl::ZeroDuration()));
+    forward = seconds * passes.forward / sum;
+    backward = seconds - forward;
   }
   Count(forward, backward, updates);
 }
