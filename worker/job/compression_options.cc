@@ -93,9 +93,11 @@ absl::Status CheckFraction(const JobSpec& spec, const TrainingGraph& training) {
   }
   const auto elements = static_cast<double>(largest);
   if (largest == 0 || fraction * elements >= 1) return absl::OkStatus();
+  // Text has six digits, which may be rounded down.
+  constexpr double kRoundedUp = 1 + 1e-6;
   return absl::InvalidArgumentError(absl::StrCat(
       "compression.fraction: ", fraction, " of the largest tensor's ", largest,
-      " elements is less than one element; ", 1 / elements,
+      " elements is less than one element; ", kRoundedUp / elements,
       " is one of it, and each tensor sends one at least"));
 }
 

@@ -41,6 +41,15 @@ TEST(CompressionOptionsTest, AFractionBelowOneElementIsRefused) {
                               "tensor's 1000 elements is less than one"),
                     HasSubstr("0.001 is one of it")));
   EXPECT_FALSE(CheckOf(0.00099, {1000}).ok());
+  // The fraction that is proposed is taken.
+  for (const int64_t count : {3, 7, 1000, 1024, 99999}) {
+    const std::string text(CheckOf(1e-12, {count}).message());
+    const size_t end = text.find(" is one of it");
+    const size_t begin = text.rfind(' ', end - 1) + 1;
+    double proposed = 0;
+    ASSERT_TRUE(absl::SimpleAtod(text.substr(begin, end - begin), &proposed));
+    EXPECT_OK(CheckOf(proposed, {count})) << text;
+  }
   EXPECT_TRUE(CheckOf(0.01, {10}).ok()) << "the default is for any model";
   EXPECT_OK(CheckFraction(DigitsJob(), GraphOf({10})));
 }
