@@ -1,6 +1,7 @@
 #ifndef SYNCLINE_COMMON_JOB_CHECKPOINT_TROUBLE_H_
 #define SYNCLINE_COMMON_JOB_CHECKPOINT_TROUBLE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -19,6 +20,10 @@ inline constexpr char kCheckpointTrouble[] = "no checkpoint: ";
 // take longer than members have to leave.
 inline constexpr char kSavesAlone[] =
     "saving what this worker has of the job, at clock ";
+
+// MakeCutId's number, in CutSeries::kChief, of a checkpoint that a chief has
+// saved by itself; its others have 0. The cut's id ends the folder's name.
+inline constexpr uint32_t kSavedAloneCut = 1;
 
 // Stand in a member's problem with preparing a job that starts from a
 // checkpoint, behind the checkpoint's path, and say what may be done about it.

@@ -5,8 +5,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/cuts/cut_id.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/start_validator.h"
 #include "scheduler/core/job/regime_history.h"
@@ -46,6 +48,21 @@ bool WasMadeAfter(const CheckpointInfo& start, const CheckpointInfo& other) {
          other.attempt() <= kAttemptMax && !WasMadeLater(other, start);
 }
 
+// The chief has saved it by itself: its cut's id says so, in the name of its
+// folder (CheckpointName). The number of its parts does not: a job that trains
+// with one worker for a while has one, too.
+bool IsSavedAlone(const CheckpointInfo& checkpoint) {
+  constexpr size_t kCutDigits = 16;
+  constexpr uint64_t kClockUnit = uint64_t{1}
+                                  << (kCutSeriesBits + kCutNumberBits);
+  const absl::string_view path = checkpoint.path();
+  uint64_t cut = 0;
+  return path.size() > kCutDigits &&
+         absl::SimpleHexAtoi(path.substr(path.size() - kCutDigits), &cut) &&
+         cut % kClockUnit == MakeCutId(/*attempt=*/0, /*largest_clock=*/0,
+                                       CutSeries::kChief, kSavedAloneCut);
+}
+
 }  // namespace
 
 StartPoint NextStart(const JobStatus& job) {
@@ -66,9 +83,9 @@ StartPoint NextStart(const JobStatus& job) {
 
 bool LacksResiduals(const JobStatus& job, const CheckpointInfo& checkpoint) {
   // All ranks write the others.
-  if (checkpoint.shards() != 1 || job.workers_size() < 2) return false;
+  if (!IsSavedAlone(checkpoint)) return false;
   Strategy strategy = job.spec().strategy();
-  CompressionSpec::Kind kind = job.spec().compression().kind();
+  const CompressionSpec* compression = &job.spec().compression();
   for (const RegimeTransition& transition : job.regimes()) {
     const Regime& regime = transition.regime();
     if (!transition.error().empty() ||
@@ -76,12 +93,21 @@ bool LacksResiduals(const JobStatus& job, const CheckpointInfo& checkpoint) {
       continue;
     }
     strategy = regime.strategy();
-    kind = regime.compression() == Regime::COMPRESSED
-               ? regime.compression_spec().kind()
-               : CompressionSpec::NONE;
+    compression = regime.compression() == Regime::COMPRESSED
+                      ? &regime.compression_spec()
+                      : &CompressionSpec::default_instance();
   }
-  return strategy == ALL_REDUCE && kind != CompressionSpec::TERNGRAD &&
-         kind > CompressionSpec::NONE;
+  if (strategy != ALL_REDUCE) return false;
+  switch (compression->kind()) {
+    case CompressionSpec::ONE_BIT_ADAM:
+      // Gradients went whole until then.
+      return checkpoint.clock() >
+             static_cast<int64_t>(compression->warmup_clocks());
+    case CompressionSpec::TERNGRAD:
+      return false;
+    default:
+      return compression->kind() > CompressionSpec::NONE;
+  }
 }
 
 std::string StartText(const JobStatus& job) {

@@ -28,8 +28,8 @@ struct StartPoint {
 // The job's latest checkpoint; without one what the job itself starts from.
 StartPoint NextStart(const JobStatus& job);
 // The chief of a job by ALL_REDUCE has saved `checkpoint` by itself when a rank
-// was lost, and the job's gradients are compressed: what the workers kept of
-// them is not there.
+// was lost, and the job's gradients were compressed before it: what the workers
+// kept of them is not there.
 bool LacksResiduals(const JobStatus& job, const CheckpointInfo& checkpoint);
 // "from the checkpoint at clock 800", for people; where residuals of
 // compression then begin anew, that too.

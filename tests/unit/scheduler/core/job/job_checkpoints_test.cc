@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/cuts/cut_id.h"
 #include "common/job/checkpoint_trouble.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -56,11 +58,17 @@ TEST(JobCheckpointsTest, WhatTheChiefHasSavedAloneHasNoResiduals) {
   job.add_workers();
   job.mutable_spec()->set_strategy(ALL_REDUCE);
   job.mutable_spec()->mutable_compression()->set_kind(CompressionSpec::TOP_K);
-  WorkerReport report = Whole(10, "/a");
-  report.mutable_checkpoint()->set_shards(2);
+  const auto path = [](int64_t clock, uint32_t number) {
+    return absl::StrFormat(
+        "/c/%012d-%016x", clock,
+        MakeCutId(/*attempt=*/3, clock, CutSeries::kChief, number));
+  };
+  // All ranks have, of which there was one then.
+  WorkerReport report = Whole(10, path(10, /*number=*/0));
+  report.mutable_checkpoint()->set_shards(1);
   ASSERT_TRUE(TakeCheckpoint(report, 0, &job));
   EXPECT_EQ(StartText(job), "from the checkpoint at clock 10");
-  report = Whole(20, "/b");
+  report = Whole(20, path(20, kSavedAloneCut));
   report.mutable_checkpoint()->set_shards(1);
   ASSERT_TRUE(TakeCheckpoint(report, 0, &job));
   EXPECT_EQ(StartText(job),
@@ -76,6 +84,13 @@ TEST(JobCheckpointsTest, WhatTheChiefHasSavedAloneHasNoResiduals) {
   other.mutable_spec()->mutable_compression()->set_kind(
       CompressionSpec::TERNGRAD);
   EXPECT_FALSE(LacksResiduals(other, alone)) << "keeps nothing";
+  // 1-bit Adam keeps nothing until it sends signs.
+  CompressionSpec* const signs = other.mutable_spec()->mutable_compression();
+  signs->set_kind(CompressionSpec::ONE_BIT_ADAM);
+  signs->set_warmup_clocks(20);
+  EXPECT_FALSE(LacksResiduals(other, alone));
+  signs->set_warmup_clocks(19);
+  EXPECT_TRUE(LacksResiduals(other, alone));
   other = job;
   other.mutable_spec()->set_strategy(PARAMETER_SERVER);
   EXPECT_FALSE(LacksResiduals(other, alone)) << "a ps has written it";

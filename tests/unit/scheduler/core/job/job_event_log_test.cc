@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/cuts/cut_id.h"
+#include "common/job/checkpoint_trouble.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "scheduler/core/describe.h"
@@ -94,12 +97,13 @@ TEST_F(JobEventLogTest, EachChangeOfTheRecordIsOneEvent) {
 
 TEST_F(JobEventLogTest, ACheckpointWithoutResidualsSaysSo) {
   Observe();
-  job_.add_workers();
-  job_.add_workers();
   job_.mutable_spec()->set_strategy(ALL_REDUCE);
   job_.mutable_spec()->mutable_compression()->set_kind(CompressionSpec::DGC);
   Checkpoint(40);
-  job_.mutable_checkpoints(0)->set_shards(1);
+  const uint64_t cut = MakeCutId(/*attempt=*/1, /*largest_clock=*/40,
+                                 CutSeries::kChief, kSavedAloneCut);
+  job_.mutable_checkpoints(0)->set_path(
+      absl::StrFormat("/c/%012d-%016x", 40, cut));
   EXPECT_THAT(Observe(),
               ElementsAre(AllOf(HasSubstr("checkpoint: at clock 40"),
                                 HasSubstr("the chief has saved it by itself: "
