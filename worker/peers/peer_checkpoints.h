@@ -92,6 +92,8 @@ class PeerCheckpoints {
   uint64_t written_blocks() const { return written_blocks_.load(); }
   uint64_t block_count() const { return blocks_.size(); }
 
+  // Gives up the part that is being written, if one is: no change waits for it.
+  void GiveUp(const absl::Status& why) { snapshot_.Abort(why); }
   // Nobody waits for the disk any more: it hangs. Nothing is written after it.
   void LeaveDisk(const absl::Status& why) {
     disk_.LeaveAt(MonotonicNow(), why);

@@ -221,20 +221,10 @@ void Checkpointer::SaveAlone() {
   const std::optional<int64_t> clock = parameters_->OwnClock();
   if (!clock.has_value() || *clock <= job_.assignment.start_clock()) return;
   const absl::Time begun = MonotonicNow();
-  auto written = std::make_shared<Written>();
   {
     MutexLock lock(&mu_);
     if (*clock <= whole_clock_ || saving_ended_) return;
-    // Another folder than that of a checkpoint that was given up there.
-    written->writing = parameters_->SaveAlone(
-        MakeCutId(job_.assignment.attempt(), *clock, CutSeries::kChief,
-                  /*number=*/1));
-    alone_ = written;
   }
-  written->parts = PartsOf(*written->writing);
-  written->parts.clocks.assign(
-      static_cast<size_t>(job_.assignment.workers_size()), *clock);
-  written->begun = begun;
   LogInfo("saving the job without the other ranks")
       .Job(job_.assignment.job_id())
       .Field("clock", *clock);
@@ -250,6 +240,23 @@ void Checkpointer::SaveAlone() {
     if (options_.on_saving == nullptr) return;
     options_.on_saving(absl::StrCat(kSavesAlone, *clock));
   });
+  auto written = std::make_shared<Written>();
+  // Another folder than that of a checkpoint that was given up there. Without
+  // the lock: state that is on a GPU comes from there, and a stop does not wait
+  // for it.
+  written->writing = parameters_->SaveAlone(MakeCutId(
+      job_.assignment.attempt(), *clock, CutSeries::kChief, kSavedAloneCut));
+  written->parts = PartsOf(*written->writing);
+  written->parts.clocks.assign(
+      static_cast<size_t>(job_.assignment.workers_size()), *clock);
+  written->begun = begun;
+  bool has_ended = false;
+  {
+    MutexLock lock(&mu_);
+    alone_ = written;
+    has_ended = saving_ended_;
+  }
+  if (has_ended) written->writing->Cancel();
   const absl::Status made = MakeWhole(written.get());
   if (made.ok()) return;
   const bool is_late = MonotonicNow() - begun > kSaveMax;

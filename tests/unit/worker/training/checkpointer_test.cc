@@ -5,6 +5,7 @@
 
 #include "worker/training/checkpointer.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/regime/job_regimes.h"
@@ -112,11 +114,13 @@ class FakeExchange final : public IdleExchange {
   std::optional<int64_t> OwnClock() const override { return own_clock; }
   std::unique_ptr<CheckpointWriting> SaveAlone(uint64_t cut_id) override {
     log.push_back("save alone");
+    if (on_save_alone != nullptr) on_save_alone();
     return std::make_unique<FakeWriting>(cut_id, disks_);
   }
 
   std::vector<std::string> log;
   std::optional<int64_t> own_clock;
+  std::function<void()> on_save_alone;
   absl::Status refusal;
   absl::Status end;
   std::vector<int64_t> raised;
@@ -152,7 +156,11 @@ class CheckpointerTest : public ::testing::Test {
             .on_trouble =
                 [this](const std::string& why) { trouble_.push_back(why); },
             .on_refused =
-                [this](const std::string& why) { refused_.push_back(why); }});
+                [this](const std::string& why) { refused_.push_back(why); },
+            .on_saving =
+                [this](const std::string&) {
+                  if (!said_.HasBeenNotified()) said_.Notify();
+                }});
   }
   // Makes the steps from `first` to before `end`.
   void Steps(int64_t first, int64_t end) {
@@ -173,6 +181,7 @@ class CheckpointerTest : public ::testing::Test {
   std::vector<std::string> deleted_;
   std::vector<std::string> trouble_;
   std::vector<std::string> refused_;
+  absl::Notification said_;  // that the chief saves the job alone
   std::optional<Checkpointer> checkpointer_;  // last
 };
 
@@ -424,6 +433,30 @@ TEST_F(CheckpointerTest, AStopOfTheAttemptDoesNotEndTheSaving) {
     saving.join();
     EXPECT_EQ(whole_.size(), ends ? 0u : 1u);
   }
+}
+
+// State that comes from a GPU is long in coming.
+TEST_F(CheckpointerTest, AStopDoesNotWaitForStateOfAGpu) {
+  Open();
+  exchange_.own_clock = 6;
+  exchange_.on_save_alone = [this] {
+    std::thread stop([this] {
+      checkpointer_->Cancel();
+      checkpointer_->EndSaving();
+    });
+    stop.join();
+  };
+  checkpointer_->SaveAlone();
+  EXPECT_THAT(exchange_.log, Contains("save alone"));
+  EXPECT_THAT(whole_, IsEmpty());
+}
+
+TEST_F(CheckpointerTest, TheSchedulerHearsOfASavingWhileStateComesFromAGpu) {
+  Open();
+  exchange_.own_clock = 6;
+  exchange_.on_save_alone = [this] { said_.WaitForNotification(); };
+  checkpointer_->SaveAlone();
+  EXPECT_EQ(whole_.size(), 1u);
 }
 
 TEST_F(CheckpointerTest, WhatACheckpointHasIsNotSavedAgain) {
