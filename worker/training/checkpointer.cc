@@ -12,6 +12,7 @@
 #include "common/job/checkpoint_trouble.h"
 #include "common/job/lease_rules.h"
 #include "common/job/step_limits.h"
+#include "common/regime/gradient_compression.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/log.h"
 
@@ -228,7 +229,11 @@ void Checkpointer::SaveAlone() {
   LogInfo("saving the job without the other ranks")
       .Job(job_.assignment.job_id())
       .Field("clock", *clock);
-  if (job_.regimes.At(*clock).compression.has_residuals()) {
+  // 1-bit Adam keeps nothing of gradients that went whole.
+  const GradientCompression& compression = job_.regimes.At(*clock).compression;
+  if (compression.has_residuals() &&
+      (compression.kind != GradientCompression::Kind::kOneBitAdam ||
+       compression.SendsMoments(*clock - 1))) {
     LogWarning(
         "what workers keep of compressed gradients is not saved with it: it "
         "begins anew")

@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/regime/job_regimes.h"
+#include "common/system/log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/assigned_job.h"
@@ -457,6 +458,26 @@ TEST_F(CheckpointerTest, TheSchedulerHearsOfASavingWhileStateComesFromAGpu) {
   exchange_.on_save_alone = [this] { said_.WaitForNotification(); };
   checkpointer_->SaveAlone();
   EXPECT_EQ(whole_.size(), 1u);
+}
+
+TEST_F(CheckpointerTest, ResidualsAreMissedWhereThereWereSome) {
+  using Kind = GradientCompression::Kind;
+  const auto log_of = [this](Kind kind, uint64_t warmup_clocks) {
+    Open();
+    TrainingRegime regime;
+    regime.compression = {.kind = kind, .warmup_clocks = warmup_clocks};
+    job_.regimes = RegimeSchedule(regime);
+    exchange_.own_clock = 6;
+    const JobLogCapture log(job_.assignment.job_id());
+    checkpointer_->SaveAlone();
+    return log.text();
+  };
+  const auto is_missed = HasSubstr("it begins anew");
+  EXPECT_THAT(log_of(Kind::kNone, 0), Not(is_missed));
+  EXPECT_THAT(log_of(Kind::kTopK, 0), is_missed);
+  EXPECT_THAT(log_of(Kind::kDgc, 6), is_missed);
+  EXPECT_THAT(log_of(Kind::kOneBitAdam, 6), Not(is_missed));
+  EXPECT_THAT(log_of(Kind::kOneBitAdam, 5), is_missed);
 }
 
 TEST_F(CheckpointerTest, WhatACheckpointHasIsNotSavedAgain) {
