@@ -14,22 +14,29 @@ namespace syncline::worker {
 
 ProductChoice::ProductChoice(Device* gpu, std::string job_id,
                              ProductTuning tuning)
-    : gpu_(gpu),
-      tuner_(gpu == nullptr ? nullptr : gpu->product_tuner()),
-      job_id_(std::move(job_id)),
-      tuning_(std::move(tuning)) {}
+    : gpu_(gpu), job_id_(std::move(job_id)), tuning_(std::move(tuning)) {}
 
 absl::Status ProductChoice::Begin() {
+  if (gpu_ != nullptr) tuner_ = gpu_->product_tuner();
   if (!exists()) return absl::OkStatus();
   return tuner_->Follow(ProductTable(tuner_->library()));
 }
 
-absl::Status ProductChoice::Follow(absl::string_view text) {
+absl::Status ProductChoice::Follow(absl::string_view text, bool is_chief) {
   if (!exists()) return absl::OkStatus();
   const auto table = ProductTable::FromText(text);
   const absl::Status followed =
       table.ok() ? tuner_->Follow(*table) : table.status();
   if (absl::IsInternal(followed)) return followed;
+  if (!followed.ok() && is_chief) {
+    LogWarning(
+        "the job's algorithms of matrix products are of no use to its chief: "
+        "they are chosen anew, and products may end with other last bits than "
+        "in the attempt before")
+        .Job(job_id_)
+        .Status(followed);
+    return absl::OkStatus();
+  }
   if (!followed.ok()) {
     LogWarning(
         "matrix products are chosen by this worker's own library, and end with "

@@ -33,10 +33,11 @@ struct ProductTuning {
 class ProductChoice {
  public:
   // `gpu` outlives this; null, or one without a tuner: all of this does
-  // nothing.
+  // nothing. It is not asked for its tuner, which loads a library, before
+  // Begin.
   ProductChoice(Device* gpu, std::string job_id, ProductTuning tuning);
 
-  // Whether there is something to choose.
+  // Whether there is something to choose. Not before Begin.
   bool exists() const { return tuner_ != nullptr; }
 
   // Before the job's executor is made: its products are the library's first
@@ -44,8 +45,9 @@ class ProductChoice {
   absl::Status Begin();
   // A table that the job has, of the chief of this attempt or the one before.
   // One that is damaged, or of another GPU or library, is told in the log, and
-  // nothing changes. Errors: Internal: the library failed.
-  absl::Status Follow(absl::string_view text);
+  // nothing changes; a chief's products then are chosen anew (Measure).
+  // `is_chief`: this worker is the job's. Errors: Internal: the library failed.
+  absl::Status Follow(absl::string_view text, bool is_chief);
   // The chief's: measures what no table has, and keeps it in the file. The text
   // is for the job. Errors: those of `go_on`, and of the GPU.
   absl::StatusOr<std::string> Measure(const GoOnCheck& go_on);
@@ -56,7 +58,7 @@ class ProductChoice {
   void Keep(const ProductTable& kept, ProductTable chosen) const;
 
   Device* const gpu_;
-  ProductTuner* const tuner_;
+  ProductTuner* tuner_ = nullptr;  // Begin's
   const std::string job_id_;
   const ProductTuning tuning_;
 };

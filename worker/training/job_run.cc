@@ -379,8 +379,7 @@ std::vector<std::string> JobRun::Prepare() {
 
 absl::Status JobRun::BeginProducts() {
   SYNCLINE_RETURN_IF_ERROR(products_.Begin());
-  const bool is_chief = FindRank(assignment_, options_.incarnation) == 0;
-  if (!products_.exists() || !is_chief || assignment_.attempt() <= 1) {
+  if (!products_.exists() || !is_chief() || assignment_.attempt() <= 1) {
     return absl::OkStatus();
   }
   SYNCLINE_ASSIGN_OR_RETURN(kept_products_, FetchProducts());
@@ -421,7 +420,11 @@ absl::Status JobRun::FollowStored() {
 }
 
 absl::Status JobRun::FollowProducts(const std::string& text) {
-  return text.empty() ? absl::OkStatus() : products_.Follow(text);
+  return text.empty() ? absl::OkStatus() : products_.Follow(text, is_chief());
+}
+
+bool JobRun::is_chief() const {
+  return FindRank(assignment_, options_.incarnation) == 0;
 }
 
 absl::StatusOr<std::string> JobRun::FetchProducts() {

@@ -111,6 +111,7 @@ class JobRun {
   // Empty: the job has none, as where its chief has no GPU.
   absl::StatusOr<std::string> FetchProducts() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status FollowProducts(const std::string& text);
+  bool is_chief() const;
   // Tells the scheduler that the job cannot run here.
   void Refuse(const std::vector<std::string>& problems,
               const std::vector<FoundCheckpoint>& found);

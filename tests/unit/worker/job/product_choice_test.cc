@@ -25,6 +25,7 @@ namespace {
 
 using testing::EmulatedDevice;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ProductChoiceTest : public ::testing::Test {
  protected:
@@ -73,10 +74,11 @@ TEST_F(ProductChoiceTest, TheChiefMeasuresAndTheOthersFollow) {
   EmulatedDevice other;
   SetTimes(&other);
   ProductChoice choice(&other, "j-1", {.measures = true});
-  EXPECT_TRUE(choice.exists());
+  EXPECT_FALSE(choice.exists()) << "no library is loaded for it";
   ASSERT_OK(choice.Begin());
+  EXPECT_TRUE(choice.exists());
   const auto product = Product(&other);
-  EXPECT_EQ(LogOf([&] { EXPECT_OK(choice.Follow(text)); }), "");
+  EXPECT_EQ(LogOf([&] { EXPECT_OK(choice.Follow(text, false)); }), "");
   EXPECT_EQ(other.products().measurements, 0);
   EXPECT_EQ(other.product_tuner()->table().ToText(), text);
   EXPECT_THAT(text, HasSubstr("616c676f726974686d2032 "));  // "algorithm 2"
@@ -164,16 +166,22 @@ TEST_F(ProductChoiceTest, ATableThatCannotBeFollowedIsToldAndChangesNothing) {
   ASSERT_OK(choice.Begin());
   const auto product = Product(&other);
   for (const std::string& of_no_use : {text, std::string("damaged")}) {
-    EXPECT_THAT(LogOf([&] { EXPECT_OK(choice.Follow(of_no_use)); }),
+    EXPECT_THAT(LogOf([&] { EXPECT_OK(choice.Follow(of_no_use, false)); }),
                 HasSubstr("chosen by this worker's own library"));
+    EXPECT_TRUE(other.product_tuner()->table().algorithms().empty());
+    const std::string of_chief =
+        LogOf([&] { EXPECT_OK(choice.Follow(of_no_use, true)); });
+    EXPECT_THAT(of_chief, HasSubstr("they are chosen anew"));
+    EXPECT_THAT(of_chief, Not(HasSubstr("the chief's")));
     EXPECT_TRUE(other.product_tuner()->table().algorithms().empty());
   }
   EmulatedDevice refusing;
   SetTimes(&refusing);
   refusing.products().refused = {2};
   ProductChoice refused(&refusing, "j-1", {.measures = true});
+  ASSERT_OK(refused.Begin());
   const auto there = Product(&refusing);
-  EXPECT_THAT(LogOf([&] { EXPECT_OK(refused.Follow(text)); }),
+  EXPECT_THAT(LogOf([&] { EXPECT_OK(refused.Follow(text, false)); }),
               HasSubstr("refuses the chief's algorithms"));
 }
 
@@ -200,7 +208,7 @@ TEST_F(ProductChoiceTest, WithoutAGpuThereIsNothingToChoose) {
   ProductChoice choice(nullptr, "j-1", Kept());
   EXPECT_FALSE(choice.exists());
   EXPECT_OK(choice.Begin());
-  EXPECT_OK(choice.Follow("anything"));
+  EXPECT_OK(choice.Follow("anything", false));
   EXPECT_EQ(*choice.Measure(nullptr), "");
 }
 
