@@ -264,6 +264,34 @@ TEST_F(DeviceTrainingTest, ALaterAttemptMultipliesAsTheFirst) {
   EXPECT_EQ(second.weights, first.weights);
 }
 
+// As where the scheduler cannot read it. It is larger than any table is.
+TEST_F(DeviceTrainingTest, ATableThatIsNotToBeHadCostsNoJob) {
+  EmulatedDevice& first = MakeGpu();
+  EmulatedDevice& second = MakeGpu(/*seed=*/2);
+  first.products().times = Milliseconds({3, 2, 1});
+  second.products().times = Milliseconds({1, 2, 3});
+  TrainingCluster::Options options = Measuring(2, {&first, &second});
+  const std::string of_no_use(size_t{5} << 20, 'x');
+  options.artifacts = {{"product-algorithms.txt", of_no_use}};
+  options.change_assignment = [](JobAssignment* assignment) {
+    assignment->set_attempt(2);
+  };
+  cluster_ = std::make_unique<TrainingCluster>(options);
+  constexpr char kWarning[] = "matrix products are not to be had";
+  const auto here = Train(ResourcesSpec::CPU);
+  ASSERT_EQ(here.status, absl::OkStatus());
+  EXPECT_THAT(here.artifacts.at("logs/chief-0.log"),
+              ::testing::Not(HasSubstr(kWarning)));
+  EXPECT_EQ(here.artifacts.at("product-algorithms.txt"), of_no_use);
+  const auto there = Train(ResourcesSpec::CUDA);
+  ASSERT_EQ(there.status, absl::OkStatus());
+  EXPECT_THAT(there.artifacts.at("logs/chief-0.log"), HasSubstr(kWarning));
+  EXPECT_GT(first.products().measurements, 0);
+  const std::string text = there.artifacts.at("product-algorithms.txt");
+  EXPECT_EQ(first.product_tuner()->table().ToText(), text);
+  EXPECT_EQ(second.product_tuner()->table().ToText(), text);
+}
+
 TEST_F(DeviceTrainingTest, AJobForGpusIsRefusedWhereThereIsNone) {
   Start(1, {});
   EXPECT_THAT(std::string(Train(ResourcesSpec::CUDA).status.message()),

@@ -378,6 +378,10 @@ std::vector<std::string> JobRun::Prepare() {
 }
 
 absl::Status JobRun::BeginProducts() {
+  // Whoever computes on processors has no products of a GPU.
+  if (assignment_.spec().resources().device() == ResourcesSpec::CPU) {
+    return absl::OkStatus();
+  }
   SYNCLINE_RETURN_IF_ERROR(products_.Begin());
   if (!products_.exists() || !is_chief() || assignment_.attempt() <= 1) {
     return absl::OkStatus();
@@ -429,14 +433,24 @@ bool JobRun::is_chief() const {
 
 absl::StatusOr<std::string> JobRun::FetchProducts() {
   const std::string file = absl::StrCat(dir_, "/products");
-  const absl::Status fetched = FetchFile(kProductsArtifact, file);
+  absl::Status fetched = FetchFile(kProductsArtifact, file);
   if (absl::IsNotFound(fetched)) return std::string();
-  SYNCLINE_RETURN_IF_ERROR(
-      Annotate(fetched, absl::StrCat("fetching ", kProductsArtifact)));
-  SYNCLINE_ASSIGN_OR_RETURN(std::string text,
-                            ReadFile(file, ProductTable::kTextBytesMax));
-  SYNCLINE_RETURN_IF_ERROR(RemoveTree(file));
-  return text;
+  if (absl::IsCancelled(fetched) || stop_requested()) {
+    return absl::CancelledError("stopped while fetching it");
+  }
+  absl::StatusOr<std::string> text =
+      fetched.ok() ? ReadFile(file, ProductTable::kTextBytesMax)
+                   : absl::StatusOr<std::string>(fetched);
+  RemoveTree(file).IgnoreError();
+  if (text.ok()) return text;
+  LogWarning("the job's algorithms of matrix products are not to be had")
+      .Job(job_id())
+      .Field("artifact", kProductsArtifact)
+      .Field("what_follows",
+             "a chief measures them again; another worker's products are "
+             "chosen by its own library, and may end with other last bits")
+      .Status(text.status());
+  return std::string();
 }
 
 absl::Status JobRun::OnRead(const std::string& path, size_t bytes) {

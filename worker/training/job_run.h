@@ -108,7 +108,8 @@ class JobRun {
   // The others', and a chief's whose choice was not stored, before the first
   // step: as the job has it.
   absl::Status FollowStored() ABSL_LOCKS_EXCLUDED(mu_);
-  // Empty: the job has none, as where its chief has no GPU.
+  // Empty: the job has none, as where its chief has no GPU, or it is not to be
+  // had, which the log says. Errors: Cancelled: the job is stopped.
   absl::StatusOr<std::string> FetchProducts() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status FollowProducts(const std::string& text);
   bool is_chief() const;
