@@ -60,13 +60,14 @@ absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& path,
 }
 
 absl::StatusOr<std::vector<CheckpointFolder>> ListCheckpoints(
-    const std::string& job_folder) {
+    const std::string& job_folder, DiskCalls* calls) {
   std::vector<CheckpointFolder> all;
   std::error_code error;
   std::filesystem::directory_iterator entry(job_folder, error);
   if (error.value() == ENOENT) return all;
   for (; !error && entry != std::filesystem::directory_iterator();
        entry.increment(error)) {
+    if (calls != nullptr) calls->Add();
     const std::string path = entry->path().string();
     const auto name =
         CheckpointName::Parse(std::string(entry->path().filename()));

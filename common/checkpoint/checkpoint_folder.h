@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/manifest.h"
+#include "common/system/disk_thread.h"
 #include "proto/checkpoint.pb.h"
 
 namespace syncline {
@@ -33,9 +34,10 @@ absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& path);
 absl::StatusOr<CheckpointManifest> ReadManifest(const std::string& path,
                                                 uint32_t* crc32c);
 
-// Those of a job, by clock and then cut; none if the folder is not there.
+// Those of a job, by clock and then cut; none if the folder is not there. Adds
+// to *calls what it makes of the disk; may be null.
 absl::StatusOr<std::vector<CheckpointFolder>> ListCheckpoints(
-    const std::string& job_folder);
+    const std::string& job_folder, DiskCalls* calls = nullptr);
 
 // Writes the manifest into a checkpoint's folder: beside its place, synced,
 // renamed, the folder synced. OK without effect if it is there.

@@ -40,6 +40,10 @@ bool IsDeleted(const JobAssignment& assignment, const std::string& folder) {
           .status());
 }
 
+void Count(DiskCalls* calls) {
+  if (calls != nullptr) calls->Add();
+}
+
 // A job of a tenant learns nothing of what a folder has of other jobs: they may
 // be another tenant's.
 bool IsOfAnotherJob(const JobAssignment& assignment) {
@@ -51,19 +55,22 @@ bool IsOfAnotherJob(const JobAssignment& assignment) {
 }  // namespace
 
 std::vector<FoundCheckpoint> FindInsteadOfStart(const JobAssignment& assignment,
-                                                const std::string& own_dir) {
+                                                const std::string& own_dir,
+                                                DiskCalls* calls) {
   std::vector<FoundCheckpoint> found;
   if (assignment.attempt() <= 1) return found;
   const std::string folder = FolderOf(assignment, own_dir);
   if (!HasOwnFolders(assignment) && !IsDeleted(assignment, folder)) {
     return found;
   }
-  const auto all = ListCheckpoints(folder);
+  Count(calls);
+  const auto all = ListCheckpoints(folder, calls);
   if (!all.ok()) return found;
   const std::string job_folder =
       std::filesystem::path(assignment.start_from().path()).parent_path();
   for (const CheckpointFolder& one : *all) {
     uint32_t crc32c = 0;
+    Count(calls);
     const auto manifest = ReadManifest(one.path, &crc32c);
     if (!manifest.ok() || manifest->job_id() != assignment.job_id() ||
         !CheckSameModel(*manifest, assignment).ok()) {
@@ -90,7 +97,7 @@ std::vector<FoundCheckpoint> FindInsteadOfStart(const JobAssignment& assignment,
 
 absl::Status WithManifestTrouble(const absl::Status& status,
                                  const JobAssignment& assignment,
-                                 const std::string& own_dir) {
+                                 const std::string& own_dir, DiskCalls* calls) {
   const std::string folder = FolderOf(assignment, own_dir);
   if (!absl::IsNotFound(status) || IsOfAnotherJob(assignment) ||
       !IsDeleted(assignment, folder)) {
@@ -99,7 +106,8 @@ absl::Status WithManifestTrouble(const absl::Status& status,
   std::string text =
       absl::StrCat(folder, kDeletedCheckpoint, assignment.start_from().clock(),
                    ": it was deleted");
-  const auto all = ListCheckpoints(folder);
+  Count(calls);
+  const auto all = ListCheckpoints(folder, calls);
   if (!all.ok()) return absl::NotFoundError(text);
   const auto last = std::find_if(
       all->rbegin(), all->rend(),

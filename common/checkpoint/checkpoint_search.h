@@ -7,12 +7,14 @@
 // long as the disk does. REQUIRES of all: the assignment has start_from.
 //
 // `own_dir` is a ps' --checkpoint-dir. It counts where the job has no
-// checkpoint.directory, and may be empty.
+// checkpoint.directory, and may be empty. What is called of the disk is added
+// to *calls, which may be null.
 
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/system/disk_thread.h"
 #include "proto/job.pb.h"
 
 namespace syncline {
@@ -26,14 +28,16 @@ inline constexpr size_t kFoundCheckpointsMax = 100;
 // each ps has a folder of its own some may still have start_from: there each
 // says what it has.
 std::vector<FoundCheckpoint> FindInsteadOfStart(const JobAssignment& assignment,
-                                                const std::string& own_dir);
+                                                const std::string& own_dir,
+                                                DiskCalls* calls = nullptr);
 
 // `status`, of reading start_from's manifest, as WithFileTrouble has it; with
 // kDeletedCheckpoint, and what is there instead, if it is NotFound and the
 // folder of the checkpoint's job is there.
 absl::Status WithManifestTrouble(const absl::Status& status,
                                  const JobAssignment& assignment,
-                                 const std::string& own_dir);
+                                 const std::string& own_dir,
+                                 DiskCalls* calls = nullptr);
 
 }  // namespace syncline
 

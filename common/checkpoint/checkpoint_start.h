@@ -20,7 +20,8 @@ bool TakesValuesOnly(const JobAssignment& assignment);
 
 // For how long a member that begins with a checkpoint waits for one call of its
 // disk, before it says that the disk hangs and does not begin: a minute, and
-// the job's step timeout at most.
+// the job's step timeout at most. To find a file and its size, or to read a
+// manifest, is one call; a look at many files may take longer.
 absl::Duration StartDiskWaitMax(const JobSpec& spec);
 
 // OK if the manifest, whose file has this checksum, is that of start_from, and

@@ -55,14 +55,25 @@ absl::StatusOr<size_t> ReadAt(const FileDescriptor& file,
 absl::Status AwaitDisk(DiskThread* disk,
                        const std::function<absl::Status()>& go_on,
                        absl::Duration wait_max,
-                       absl::FunctionRef<std::string()> what) {
-  const absl::Time deadline = MonotonicNow() + wait_max;
+                       absl::FunctionRef<std::string()> what,
+                       const DiskCalls* calls) {
+  const auto made_calls = [&] {
+    return calls == nullptr ? uint64_t{0} : calls->made();
+  };
+  absl::Time deadline = MonotonicNow() + wait_max;
+  uint64_t seen = made_calls();
   while (true) {
     if (go_on != nullptr) SYNCLINE_RETURN_IF_ERROR(go_on());
+    if (const uint64_t now = made_calls(); now != seen) {
+      seen = now;
+      deadline = MonotonicNow() + wait_max;
+    }
     const std::optional<absl::Status> made =
         disk->Await(std::min(deadline, MonotonicNow() + kAskPeriod));
     if (made.has_value()) return *made;
-    if (MonotonicNow() >= deadline) return absl::UnavailableError(what());
+    if (MonotonicNow() >= deadline && made_calls() == seen) {
+      return absl::UnavailableError(what());
+    }
   }
 }
 

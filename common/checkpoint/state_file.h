@@ -153,11 +153,14 @@ class StateFileSource final : public ShardStateSource {
 
 // Waits until the call that `disk` was given last is made. `go_on` is asked ten
 // times a second; it may be null. Errors: the call's; those of `go_on`;
-// Unavailable: `wait_max` is over, with what() as the reason.
+// Unavailable: `wait_max` is over, with what() as the reason. `calls`: what the
+// call counts of those that it makes; `wait_max` begins anew with each. Null:
+// it makes one.
 absl::Status AwaitDisk(DiskThread* disk,
                        const std::function<absl::Status()>& go_on,
                        absl::Duration wait_max,
-                       absl::FunctionRef<std::string()> what);
+                       absl::FunctionRef<std::string()> what,
+                       const DiskCalls* calls = nullptr);
 
 }  // namespace syncline
 

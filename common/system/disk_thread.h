@@ -1,6 +1,8 @@
 #ifndef SYNCLINE_COMMON_SYSTEM_DISK_THREAD_H_
 #define SYNCLINE_COMMON_SYSTEM_DISK_THREAD_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -14,6 +16,18 @@
 #include "common/base/status_macros.h"
 
 namespace syncline {
+
+// Counts the calls to a disk that one call of a DiskThread makes, where it
+// makes many: whoever waits for it sees by them that the disk does not hang.
+// Thread-safe.
+class DiskCalls {
+ public:
+  void Add() { made_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t made() const { return made_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> made_ = 0;
+};
 
 // One thread that makes the calls to a disk which may hang, as a mounted folder
 // does whose server is gone: a call that hangs cannot be ended, so whoever

@@ -78,21 +78,26 @@ std::string FolderBelow(const std::string& own_dir,
   return is_own || assignment.tenant().empty() ? own : "";
 }
 
-// StartsFromCheckpoint, but that it waits for a disk that hangs.
+// StartsFromCheckpoint, but that it waits for a disk that hangs. Adds to *calls
+// what it makes of the disk.
 absl::StatusOr<ShardStarts> ReadStarts(const JobAssignment& assignment,
                                        uint32_t ps_rank, const GoOnCheck& go_on,
-                                       const std::string& own_dir) {
+                                       const std::string& own_dir,
+                                       DiskCalls* calls) {
   SYNCLINE_RETURN_IF_ERROR(AtFaultPoint(FaultPoint::kRestoreBegin));
   const std::string path = assignment.start_from().path();
   const std::string own = FolderBelow(own_dir, assignment);
+  calls->Add();
   const std::string label =
       absl::StrCat(JobLabel(assignment, ps_rank), ": checkpoint ", path);
   uint32_t crc32c = 0;
   const absl::StatusOr<CheckpointManifest> manifest =
       ReadManifest(own.empty() ? path : own, &crc32c);
+  calls->Add();
   if (!manifest.ok()) {
-    return Annotate(WithManifestTrouble(manifest.status(), assignment, own_dir),
-                    label);
+    return Annotate(
+        WithManifestTrouble(manifest.status(), assignment, own_dir, calls),
+        label);
   }
   SYNCLINE_RETURN_IF_ERROR(
       Annotate(CheckStart(*manifest, crc32c, assignment), label));
@@ -123,10 +128,12 @@ absl::StatusOr<ShardStarts> ReadStarts(const JobAssignment& assignment,
       if (own.empty() || !FileSize(file).ok()) {
         file = absl::StrCat(path, "/", of.file());
       }
+      calls->Add();
       SYNCLINE_RETURN_IF_ERROR(Annotate(
           WithFileTrouble(
               StateFileSource::Open(file, of.bytes(), of.crc32c()).status()),
           absl::StrCat(label, ": for shard ", shard)));
+      calls->Add();
       files[shard].push_back({i, std::move(file)});
     }
   }
@@ -164,17 +171,21 @@ absl::StatusOr<ShardStarts> StartsFromCheckpoint(
   DiskThread disk("restore-disk");
   // The call may be left behind.
   const auto starts = std::make_shared<Starts>(absl::UnknownError(""));
-  disk.Begin([assignment, ps_rank, go_on, own_dir, starts] {
-    *starts = ReadStarts(assignment, ps_rank, go_on, own_dir);
+  const auto calls = std::make_shared<DiskCalls>();
+  disk.Begin([assignment, ps_rank, go_on, own_dir, starts, calls] {
+    *starts = ReadStarts(assignment, ps_rank, go_on, own_dir, calls.get());
     return absl::OkStatus();
   });
   const std::string label =
       absl::StrCat(JobLabel(assignment, ps_rank), ": checkpoint ",
                    assignment.start_from().path());
-  const absl::Status seen = AwaitDisk(&disk, go_on, wait_max, [&] {
-    return absl::StrCat("the disk hangs: it has not shown the files in ",
-                        absl::FormatDuration(wait_max));
-  });
+  const absl::Status seen = AwaitDisk(
+      &disk, go_on, wait_max,
+      [&] {
+        return absl::StrCat("the disk hangs: it has not shown the files in ",
+                            absl::FormatDuration(wait_max));
+      },
+      calls.get());
   if (absl::IsUnavailable(seen)) {
     return Annotate(WithFileTrouble(seen), label);
   }

@@ -60,14 +60,18 @@ absl::StatusOr<std::shared_ptr<const StartFiles>> StartFiles::Open(
   DiskThread disk("start-disk");
   // The call may be left behind.
   const auto files = std::make_shared<Files>(absl::UnknownError(""));
-  disk.Begin([files, assignment, label = std::string(label)] {
-    *files = Find(assignment, label);
+  const auto calls = std::make_shared<DiskCalls>();
+  disk.Begin([files, assignment, label = std::string(label), calls] {
+    *files = Find(assignment, label, calls.get());
     return absl::OkStatus();
   });
-  const absl::Status seen = AwaitDisk(&disk, go_on, wait_max, [&] {
-    return absl::StrCat("the disk hangs: it has not shown the files in ",
-                        absl::FormatDuration(wait_max));
-  });
+  const absl::Status seen = AwaitDisk(
+      &disk, go_on, wait_max,
+      [&] {
+        return absl::StrCat("the disk hangs: it has not shown the files in ",
+                            absl::FormatDuration(wait_max));
+      },
+      calls.get());
   if (absl::IsUnavailable(seen)) {
     return Annotate(
         WithFileTrouble(seen),
@@ -78,15 +82,17 @@ absl::StatusOr<std::shared_ptr<const StartFiles>> StartFiles::Open(
 }
 
 absl::StatusOr<std::shared_ptr<const StartFiles>> StartFiles::Find(
-    const JobAssignment& assignment, const std::string& label) {
+    const JobAssignment& assignment, const std::string& label,
+    DiskCalls* calls) {
   const std::string path = assignment.start_from().path();
   const std::string named = absl::StrCat(label, ": checkpoint ", path);
   uint32_t crc32c = 0;
   absl::StatusOr<CheckpointManifest> manifest = ReadManifest(path, &crc32c);
+  calls->Add();
   if (!manifest.ok()) {
-    return Annotate(
-        WithManifestTrouble(manifest.status(), assignment, /*own_dir=*/""),
-        named);
+    return Annotate(WithManifestTrouble(manifest.status(), assignment,
+                                        /*own_dir=*/"", calls),
+                    named);
   }
   SYNCLINE_RETURN_IF_ERROR(
       Annotate(CheckStart(*manifest, crc32c, assignment), named));
@@ -113,6 +119,7 @@ absl::StatusOr<std::shared_ptr<const StartFiles>> StartFiles::Find(
                                               shard.bytes(), shard.crc32c())
                             .status()),
         named));
+    calls->Add();
   }
   return std::shared_ptr<const StartFiles>(std::move(start));
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/state/block_state.h"
+#include "common/system/disk_thread.h"
 #include "common/system/memory_claim.h"
 #include "common/wire/block_map.h"
 #include "kernels/optimizer/optimizer.h"
@@ -69,9 +70,10 @@ class StartFiles {
   uint64_t bytes() const;
 
  private:
-  // Open, without the watch over the disk.
+  // Open, without the watch over the disk. Adds to *calls what it makes of it.
   static absl::StatusOr<std::shared_ptr<const StartFiles>> Find(
-      const JobAssignment& assignment, const std::string& label);
+      const JobAssignment& assignment, const std::string& label,
+      DiskCalls* calls);
   StartFiles(const JobAssignment& assignment, absl::string_view label,
              CheckpointManifest manifest, std::vector<bool> needed);
   absl::StatusOr<Counts> ReadFiles(const BlockMap& map,

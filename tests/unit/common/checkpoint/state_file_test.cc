@@ -320,6 +320,40 @@ TEST(StateFileTest, ACallThatHangsIsLeft) {
   EXPECT_OK(AwaitDisk(&second, nullptr, absl::Minutes(1), what));
 }
 
+// A folder with many files may take longer than one call of its disk may.
+TEST(StateFileTest, ACallThatMakesManyIsAwaitedWhileItMakesThem) {
+  const auto calls = std::make_shared<DiskCalls>();
+  const auto goes_on = std::make_shared<absl::Notification>();
+  const auto hangs = std::make_shared<absl::Notification>();
+  const absl::Duration wait_max = absl::Milliseconds(500);
+  const auto what = [] { return std::string("the disk hangs"); };
+  DiskThread disk("disk");
+  disk.Begin([calls, goes_on] {
+    do {
+      calls->Add();
+    } while (!goes_on->WaitForNotificationWithTimeout(absl::Milliseconds(1)));
+    return absl::OkStatus();
+  });
+  const absl::Time over = MonotonicNow() + 2 * wait_max;
+  const auto go_on = [&] {
+    if (MonotonicNow() >= over && !goes_on->HasBeenNotified()) {
+      goes_on->Notify();
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_OK(AwaitDisk(&disk, go_on, wait_max, what, calls.get()));
+  EXPECT_TRUE(goes_on->HasBeenNotified());
+  // Those that were made before count for nothing.
+  disk.Begin([hangs] {
+    hangs->WaitForNotification();
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(
+      AwaitDisk(&disk, nullptr, absl::Milliseconds(10), what, calls.get()),
+      absl::UnavailableError("the disk hangs"));
+  hangs->Notify();
+}
+
 TEST(StateFileTest, AReaderThatIsToldToStopStops) {
   const TempDir dir;
   const std::string all = Bulk();
