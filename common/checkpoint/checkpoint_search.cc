@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -10,7 +11,9 @@
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_start.h"
 #include "common/checkpoint/manifest.h"
+#include "common/checkpoint/state_file.h"
 #include "common/job/checkpoint_trouble.h"
+#include "common/system/log.h"
 
 namespace syncline {
 namespace {
@@ -93,6 +96,40 @@ std::vector<FoundCheckpoint> FindInsteadOfStart(const JobAssignment& assignment,
     found.erase(found.begin(), found.end() - kFoundCheckpointsMax);
   }
   return found;
+}
+
+std::vector<FoundCheckpoint> FindInsteadOfOpened(
+    const JobAssignment& assignment, const std::string& own_dir,
+    const absl::Status& opened, const std::function<absl::Status()>& go_on) {
+  // A disk that hangs would hang here, too.
+  if (assignment.attempt() <= 1 || absl::IsUnavailable(opened) ||
+      absl::IsCancelled(opened)) {
+    return {};
+  }
+  // The call may be left behind.
+  struct Look {
+    DiskCalls calls;
+    std::vector<FoundCheckpoint> found;
+  };
+  const auto look = std::make_shared<Look>();
+  DiskThread disk("find-disk");
+  disk.Begin([look, assignment, own_dir] {
+    look->found = FindInsteadOfStart(assignment, own_dir, &look->calls);
+    return absl::OkStatus();
+  });
+  const absl::Duration wait_max = StartDiskWaitMax(assignment.spec());
+  const absl::Status seen = AwaitDisk(
+      &disk, go_on, wait_max,
+      [&] {
+        return absl::StrCat("the disk hangs: it has not listed checkpoints in ",
+                            absl::FormatDuration(wait_max));
+      },
+      &look->calls);
+  if (seen.ok()) return std::move(look->found);
+  LogWarning("a job's other checkpoints were not looked for")
+      .Job(assignment.job_id())
+      .Status(seen);
+  return {};
 }
 
 absl::Status WithManifestTrouble(const absl::Status& status,

@@ -10,6 +10,7 @@
 // checkpoint.directory, and may be empty. What is called of the disk is added
 // to *calls, which may be null.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,16 @@ inline constexpr size_t kFoundCheckpointsMax = 100;
 std::vector<FoundCheckpoint> FindInsteadOfStart(const JobAssignment& assignment,
                                                 const std::string& own_dir,
                                                 DiskCalls* calls = nullptr);
+
+// FindInsteadOfStart behind the look at start_from that has ended with
+// `opened`, with the disk watched as that look's is: one that makes a call for
+// StartDiskWaitMax is left behind. `go_on` is asked meanwhile; may be null.
+// Empty, too: the disk hangs here, or has hung while start_from was looked at
+// (Unavailable, or Cancelled since nobody waited any longer); or `go_on` says
+// no.
+std::vector<FoundCheckpoint> FindInsteadOfOpened(
+    const JobAssignment& assignment, const std::string& own_dir,
+    const absl::Status& opened, const std::function<absl::Status()>& go_on);
 
 // `status`, of reading start_from's manifest, as WithFileTrouble has it; with
 // kDeletedCheckpoint, and what is there instead, if it is NotFound and the

@@ -147,10 +147,10 @@ void PsCommands::Prepare(const JobAssignment& assignment) {
   DaemonMessage message;
   message.mutable_prepared()->set_job_id(assignment.job_id());
   message.mutable_prepared()->set_attempt(assignment.attempt());
-  // A disk that hangs would hang here, too.
-  if (assignment.has_start_from() && !absl::IsUnavailable(opened)) {
-    for (FoundCheckpoint& found :
-         FindInsteadOfStart(assignment, checkpoint_dir_)) {
+  if (assignment.has_start_from()) {
+    for (FoundCheckpoint& found : FindInsteadOfOpened(
+             assignment, checkpoint_dir_, opened,
+             [&] { return CheckNotStopped(assignment.job_id()); })) {
       *message.mutable_prepared()->add_found() = std::move(found);
     }
   }

@@ -88,6 +88,30 @@ class CheckpointSearchTest : public ::testing::Test {
   JobAssignment assignment_;
 };
 
+TEST_F(CheckpointSearchTest, BehindADiskThatHangsNothingIsLookedFor) {
+  Make(350, 2);
+  const auto found = [&](const absl::Status& opened,
+                         const absl::Status& go_on = absl::OkStatus()) {
+    return FindInsteadOfOpened(assignment_, "", opened, [&] { return go_on; })
+        .size();
+  };
+  EXPECT_EQ(found(absl::NotFoundError("it was deleted")), 1u);
+  EXPECT_EQ(found(absl::OkStatus()), 1u);
+  EXPECT_EQ(found(absl::UnavailableError("the disk hangs")), 0u);
+  EXPECT_EQ(found(absl::CancelledError("stopped")), 0u);
+  EXPECT_EQ(found(absl::OkStatus(), absl::CancelledError("stopped")), 0u);
+}
+
+// Whoever waits sees that the disk answers.
+TEST_F(CheckpointSearchTest, EachCallOfTheDiskIsCounted) {
+  DiskCalls calls;
+  FindInsteadOfStart(assignment_, "", &calls);
+  const uint64_t none = calls.made();
+  for (int i = 1; i <= 5; ++i) Make(300 + i, static_cast<uint64_t>(i));
+  FindInsteadOfStart(assignment_, "", &calls);
+  EXPECT_GE(calls.made(), none + 10) << "listed, and read";
+}
+
 TEST_F(CheckpointSearchTest, WholeOnesOfTheJobAreFoundInOrder) {
   Make(350, 2, /*attempt=*/1);
   Make(300, 9, /*attempt=*/2);

@@ -207,9 +207,9 @@ TEST_F(PsCommandsTest, ACheckpointThatIsNotThereIsUnseen) {
                   ": checkpoint /is/not/mounted: ", kUnseenCheckpoint, ": "))));
 }
 
-// Its place in the scheduler's record may be taken by them.
-TEST_F(PsCommandsTest, WhatIsThereInsteadOfACheckpointIsTold) {
-  const TempDir dir;
+// Of a job whose checkpoint was deleted, with another one in `dir`, of the path
+// *instead.
+SchedulerMessage PrepareWithoutStart(const TempDir& dir, std::string* instead) {
   SchedulerMessage prepare = PrepareOf("j-1", {kIncarnation});
   JobAssignment* const assignment =
       prepare.mutable_prepare()->mutable_assignment();
@@ -223,18 +223,54 @@ TEST_F(PsCommandsTest, WhatIsThereInsteadOfACheckpointIsTold) {
   parts.shards.resize(1);
   parts.shards[0].set_file(ShardFileName(0, 1));
   parts.shards[0].set_bytes(5);
-  const std::string path =
-      absl::StrCat(dir.path(), "/j-1/", CheckpointName{7, 2}.ToString());
-  ASSERT_TRUE(MakeDirs(path).ok());
-  ASSERT_TRUE(
-      WriteManifest(path, *EncodeManifest(MakeManifest(*assignment, parts)))
+  *instead = absl::StrCat(dir.path(), "/j-1/", CheckpointName{7, 2}.ToString());
+  EXPECT_TRUE(MakeDirs(*instead).ok());
+  EXPECT_TRUE(
+      WriteManifest(*instead, *EncodeManifest(MakeManifest(*assignment, parts)))
           .ok());
-  Run({prepare});
+  return prepare;
+}
+
+// Its place in the scheduler's record may be taken by them.
+TEST_F(PsCommandsTest, WhatIsThereInsteadOfACheckpointIsTold) {
+  const TempDir dir;
+  std::string path;
+  Run({PrepareWithoutStart(dir, &path)});
   ASSERT_EQ(answers_.size(), 2u);
   const JobPrepared& answer = answers_[1].prepared();
   EXPECT_THAT(answer.problems(), ElementsAre(HasSubstr(kDeletedCheckpoint)));
   ASSERT_EQ(answer.found_size(), 1);
   EXPECT_EQ(answer.found(0).checkpoint().path(), path);
+}
+
+// The disk that the stopped opening has left behind may hang still.
+TEST_F(PsCommandsTest, BehindAStopNothingIsLookedFor) {
+  const TempDir dir;
+  std::string path;
+  const SchedulerMessage prepare = PrepareWithoutStart(dir, &path);
+  absl::Notification opening;
+  absl::Notification stopped;
+  server_.while_opening = [&](const GoOnCheck&) {
+    opening.Notify();
+    stopped.WaitForNotification();
+    return absl::OkStatus();
+  };
+  {
+    PsCommands commands(&server_, kIncarnation, [&](DaemonMessage answer) {
+      answers_.push_back(std::move(answer));
+    });
+    commands.OnCommand(PrepareOf("j-0", {kIncarnation}));
+    ASSERT_TRUE(opening.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    commands.OnCommand(prepare);
+    commands.OnCommand(StopOf("j-1"));
+    stopped.Notify();
+  }
+  ASSERT_EQ(answers_.size(), 3u);
+  const JobPrepared& answer = answers_[1].prepared();
+  EXPECT_EQ(answer.job_id(), "j-1");
+  EXPECT_THAT(answer.problems(),
+              ElementsAre("stopped while its shard was opened"));
+  EXPECT_EQ(answer.found_size(), 0);
 }
 
 TEST_F(PsCommandsTest, AJobOfOthersIsNotOpened) {
