@@ -209,8 +209,9 @@ absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenWatched(
 }
 
 absl::StatusOr<std::unique_ptr<StateFileSource>> StateFileSource::OpenUnlisted(
-    const std::string& path, std::function<absl::Status()> go_on) {
-  return Make(path, std::nullopt, std::nullopt, std::move(go_on), std::nullopt);
+    const std::string& path, std::function<absl::Status()> go_on,
+    std::optional<absl::Duration> wait_max) {
+  return Make(path, std::nullopt, std::nullopt, std::move(go_on), wait_max);
 }
 
 struct StateFileSource::Opened {

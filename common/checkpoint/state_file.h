@@ -102,9 +102,10 @@ class StateFileSource final : public ShardStateSource {
       const std::string& path, uint64_t bytes, uint32_t crc32c,
       std::function<absl::Status()> go_on, absl::Duration wait_max);
   // One of which nobody knows them: its records are checked as ever, and that
-  // nothing follows the last one.
+  // nothing follows the last one. `wait_max`: as OpenWatched; none: as Open.
   static absl::StatusOr<std::unique_ptr<StateFileSource>> OpenUnlisted(
-      const std::string& path, std::function<absl::Status()> go_on);
+      const std::string& path, std::function<absl::Status()> go_on,
+      std::optional<absl::Duration> wait_max = std::nullopt);
 
   // Errors: Unavailable: the disk; those of `go_on`.
   absl::StatusOr<size_t> Read(size_t bytes, char* out) override;

@@ -1,6 +1,7 @@
 #include "worker/job/job_residuals.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,12 +10,39 @@
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_folder.h"
 #include "common/checkpoint/checkpoint_start.h"
+#include "common/checkpoint/state_file.h"
 #include "common/job/compression_rules.h"
+#include "common/system/disk_thread.h"
 #include "common/system/log.h"
 #include "worker/job/compression_options.h"
 
 namespace syncline::worker {
 namespace {
+
+// ReadManifest, with the disk watched.
+absl::StatusOr<CheckpointManifest> ReadManifestWatched(const std::string& path,
+                                                       const GoOnCheck& go_on,
+                                                       absl::Duration wait_max,
+                                                       uint32_t* crc32c) {
+  // The call may be left behind.
+  struct Manifest {
+    absl::StatusOr<CheckpointManifest> read = absl::UnknownError("");
+    uint32_t crc32c = 0;
+  };
+  const auto manifest = std::make_shared<Manifest>();
+  DiskThread disk("residual-disk");
+  disk.Begin([manifest, path] {
+    manifest->read = ReadManifest(path, &manifest->crc32c);
+    return absl::OkStatus();
+  });
+  SYNCLINE_RETURN_IF_ERROR(AwaitDisk(&disk, go_on, wait_max, [&] {
+    return absl::StrCat(path,
+                        ": the disk hangs: it has not shown the manifest in ",
+                        absl::FormatDuration(wait_max));
+  }));
+  *crc32c = manifest->crc32c;
+  return std::move(manifest->read);
+}
 
 absl::StatusOr<std::shared_ptr<KeptGradients>> Read(
     const PreparedJob& job, const GradientCompressor::Options& options,
@@ -24,9 +52,11 @@ absl::StatusOr<std::shared_ptr<KeptGradients>> Read(
         "checkpoints have those of jobs in SYNC alone");
   }
   const std::string& path = job.assignment.start_from().path();
+  const absl::Duration wait_max = StartDiskWaitMax(job.spec());
   uint32_t crc32c = 0;
-  SYNCLINE_ASSIGN_OR_RETURN(const CheckpointManifest manifest,
-                            ReadManifest(path, &crc32c));
+  SYNCLINE_ASSIGN_OR_RETURN(
+      const CheckpointManifest manifest,
+      ReadManifestWatched(path, go_on, wait_max, &crc32c));
   SYNCLINE_RETURN_IF_ERROR(CheckStart(manifest, crc32c, job.assignment));
   std::vector<uint64_t> elements;
   for (const TrainingGraph::Parameter& parameter : job.training.parameters) {
@@ -39,7 +69,7 @@ absl::StatusOr<std::shared_ptr<KeptGradients>> Read(
                        static_cast<uint32_t>(job.assignment.workers_size()),
                        options.compression.kind,
                        GradientCompressor::KeepsMomentum(options), elements,
-                       go_on);
+                       go_on, wait_max);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "common/base/crc32c.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_search.h"
+#include "common/checkpoint/checkpoint_start.h"
+#include "common/checkpoint/state_file.h"
 #include "common/job/compression_rules.h"
 #include "common/job/elastic_validator.h"
 #include "common/job/job_spec_problems.h"
@@ -26,6 +28,7 @@
 #include "common/model/mixed_samples.h"
 #include "common/regime/job_regimes.h"
 #include "common/system/available_memory.h"
+#include "common/system/disk_thread.h"
 #include "common/system/free_disk.h"
 #include "common/system/log.h"
 #include "common/system/malloc_policy.h"
@@ -190,25 +193,38 @@ class Preparation {
           "daemons of one version?");
     }
     if (job_.is_evaluator()) return;  // it gets its values from the chief
-    CheckCheckpointFolder();
+    absl::Status start;
     if (job_.assignment.has_start_from()) {
-      const absl::Status start = CheckStartFiles(*blocks);
+      start = CheckStartFiles(*blocks);
       if (!start.ok()) {
         problems_.emplace_back(start.message());
-        job_.found = FindInsteadOfStart(job_.assignment, /*own_dir=*/"");
+        job_.found = FindInsteadOfOpened(job_.assignment, /*own_dir=*/"", start,
+                                         options_.go_on);
       }
     } else if (job_.assignment.start_clock() > 0) {
       problems_.push_back(absl::StrCat(
           "assignment: start_clock is ", job_.assignment.start_clock(),
           ", without a checkpoint whose values those would be"));
     }
+    // The same disk, most likely, which may hang.
+    if (absl::IsUnavailable(start) || absl::IsCancelled(start)) return;
+    CheckCheckpointFolder();
   }
 
   // A folder that cannot be written to is found before the job runs.
   void CheckCheckpointFolder() {
     if (!spec().has_checkpoint()) return;
-    const auto free = FreeDiskBytes(spec().checkpoint().directory());
-    if (!free.ok()) AddProblems("checkpoint.directory", free.status());
+    DiskThread disk("folder-disk");
+    disk.Begin([folder = spec().checkpoint().directory()] {
+      return FreeDiskBytes(folder).status();
+    });
+    const absl::Duration wait_max = StartDiskWaitMax(spec());
+    const absl::Status free = AwaitDisk(&disk, options_.go_on, wait_max, [&] {
+      return absl::StrCat(spec().checkpoint().directory(),
+                          ": the disk hangs: it has not taken a file in ",
+                          absl::FormatDuration(wait_max));
+    });
+    if (!free.ok()) AddProblems("checkpoint.directory", free);
   }
 
   // The evaluator of checkpoints names each one that it does not see, while

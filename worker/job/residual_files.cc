@@ -48,9 +48,10 @@ class FileReader {
         kept_(*kept) {}
 
   absl::Status Read(const std::string& path, uint32_t rank,
-                    const GoOnCheck& go_on) {
-    SYNCLINE_ASSIGN_OR_RETURN(const auto source,
-                              StateFileSource::OpenUnlisted(path, go_on));
+                    const GoOnCheck& go_on,
+                    std::optional<absl::Duration> wait_max) {
+    SYNCLINE_ASSIGN_OR_RETURN(const auto source, StateFileSource::OpenUnlisted(
+                                                     path, go_on, wait_max));
     ShardStateReader reader(source.get());
     BlockStateReader blocks;
     seen_.assign(kept_.tensors.size(), false);
@@ -275,7 +276,8 @@ void ResidualWriter::RemoveUncommitted() {
 absl::StatusOr<std::shared_ptr<KeptGradients>> ReadResiduals(
     const std::string& path, const CheckpointManifest& manifest, uint32_t rank,
     uint32_t ranks, GradientCompression::Kind kind, bool has_momentum,
-    absl::Span<const uint64_t> elements, const GoOnCheck& go_on) {
+    absl::Span<const uint64_t> elements, const GoOnCheck& go_on,
+    std::optional<absl::Duration> wait_max) {
   auto kept = std::make_shared<KeptGradients>();
   for (const uint64_t count : elements) {
     KeptGradients::Tensor& tensor = kept->tensors.emplace_back();
@@ -290,7 +292,7 @@ absl::StatusOr<std::shared_ptr<KeptGradients>> ReadResiduals(
   SYNCLINE_RETURN_IF_ERROR(
       FileReader(manifest, kind, kept.get())
           .Read(absl::StrCat(path, "/", ResidualFileName(rank, ranks)), rank,
-                go_on));
+                go_on, wait_max));
   return kept;
 }
 

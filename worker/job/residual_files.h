@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -84,7 +85,8 @@ class ResidualWriter final : public ResidualSaver {
 // The residuals and momentum of rank `rank` of `ranks` in the checkpoint in the
 // folder `path`. `elements`: by tensor, 0: nothing is kept of it. `kind`: the
 // job's now; `has_momentum`: it has momentum, too. Blocks as long as the disk
-// does.
+// does; one that makes a call for `wait_max`, if that is given, is left behind:
+// Unavailable.
 // Errors: NotFound: the file is not there; DataLoss: damaged, or of another
 // checkpoint; FailedPrecondition: of another kind, or number of ranks;
 // InvalidArgument: of another model; others by errno; those of `go_on`, which
@@ -92,7 +94,8 @@ class ResidualWriter final : public ResidualSaver {
 absl::StatusOr<std::shared_ptr<KeptGradients>> ReadResiduals(
     const std::string& path, const CheckpointManifest& manifest, uint32_t rank,
     uint32_t ranks, GradientCompression::Kind kind, bool has_momentum,
-    absl::Span<const uint64_t> elements, const GoOnCheck& go_on);
+    absl::Span<const uint64_t> elements, const GoOnCheck& go_on,
+    std::optional<absl::Duration> wait_max = std::nullopt);
 
 }  // namespace syncline::worker
 

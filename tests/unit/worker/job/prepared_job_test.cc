@@ -10,10 +10,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_folder.h"
+#include "common/checkpoint/manifest.h"
 #include "common/job/checkpoint_trouble.h"
 #include "common/system/file.h"
 #include "common/system/malloc_policy.h"
@@ -137,6 +141,50 @@ TEST(PreparedJobTest, WithoutPsACheckpointIsLookedAtFirst) {
   assigned.assignment.set_start_clock(7);
   PrepareJob(assigned.assignment, 0, text, {}, &problems);
   EXPECT_THAT(problems, ElementsAre(HasSubstr("start_clock is 7, without a")));
+}
+
+// A disk that hangs is not asked for more, nor behind a stop.
+TEST(PreparedJobTest, BehindAStopTheCheckpointsDiskIsLeftAlone) {
+  const TempDir dir;
+  const std::string text = MlpModel(784, 4, 10);
+  JobSpec spec = LargeBatches(8);
+  spec.set_strategy(ALL_REDUCE);
+  spec.mutable_resources()->clear_ps();
+  spec.mutable_checkpoint()->set_directory(dir.File("made"));
+  AssignedJob assigned = AssignToOne(spec, text);
+  JobAssignment& assignment = assigned.assignment;
+  assignment.clear_ps();
+  assignment.set_attempt(2);
+  const std::string folder = dir.File(assignment.job_id());
+  assignment.mutable_start_from()->set_path(
+      absl::StrCat(folder, "/", CheckpointName{5, 1}.ToString()));
+  CheckpointParts parts;
+  parts.cut_id = 2;
+  parts.clocks = {7};
+  parts.shards.resize(1);
+  parts.shards[0].set_file(ShardFileName(0, 1));
+  parts.shards[0].set_bytes(5);
+  const std::string instead =
+      absl::StrCat(folder, "/", CheckpointName{7, 2}.ToString());
+  ASSERT_TRUE(MakeDirs(instead).ok());
+  ASSERT_TRUE(
+      WriteManifest(instead, *EncodeManifest(MakeManifest(assignment, parts)))
+          .ok());
+  bool stopped = false;
+  PrepareOptions options;
+  options.go_on = [&] {
+    return stopped ? absl::CancelledError("stopped") : absl::OkStatus();
+  };
+  for (stopped = true;; stopped = false) {
+    std::vector<std::string> problems;
+    const auto job = PrepareJob(assignment, 0, text, options, &problems);
+    ASSERT_NE(job, nullptr);
+    EXPECT_EQ(job->found.size(), stopped ? 0u : 1u);
+    EXPECT_EQ(std::filesystem::exists(dir.File("made")), !stopped);
+    EXPECT_THAT(problems,
+                Contains(HasSubstr(stopped ? "stopped" : kDeletedCheckpoint)));
+    if (!stopped) break;
+  }
 }
 
 // Else it would say so of each checkpoint, while the job trains.
