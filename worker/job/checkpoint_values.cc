@@ -30,11 +30,13 @@ JobAssignment ValuesOf(const PreparedJob& job,
 }
 
 absl::StatusOr<std::shared_ptr<const StartFiles>> OpenFiles(
-    const PreparedJob& job, const CheckpointInfo& checkpoint) {
+    const PreparedJob& job, const CheckpointInfo& checkpoint,
+    const GoOnCheck& go_on) {
   SYNCLINE_ASSIGN_OR_RETURN(
       auto files, StartFiles::Open(ValuesOf(job, checkpoint),
                                    absl::StrCat("job ", job.assignment.job_id(),
-                                                ", ", job.task_name())));
+                                                ", ", job.task_name()),
+                                   go_on));
   if (files->manifest().clock() == checkpoint.clock()) return files;
   return absl::FailedPreconditionError(
       absl::StrCat("checkpoint ", checkpoint.path(),
@@ -82,7 +84,8 @@ absl::Status ReadValues(const PreparedJob& job, const StartFiles& files,
 absl::Status ReadCheckpointValues(const PreparedJob& job,
                                   const CheckpointInfo& checkpoint,
                                   const GoOnCheck& go_on) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto files, OpenFiles(job, checkpoint));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files,
+                            OpenFiles(job, checkpoint, go_on));
   if (job.rows == nullptr) return ReadValues(job, *files, go_on);
   SYNCLINE_RETURN_IF_ERROR(job.checkpoint_rows->Begin());
   return Visit(
@@ -109,7 +112,8 @@ absl::Status ScanCheckpointTable(
                                    absl::Span<const float> values)>
         sink,
     const GoOnCheck& go_on) {
-  SYNCLINE_ASSIGN_OR_RETURN(const auto files, OpenFiles(job, checkpoint));
+  SYNCLINE_ASSIGN_OR_RETURN(const auto files,
+                            OpenFiles(job, checkpoint, go_on));
   return Visit(
       job, checkpoint, *files, /*values=*/nullptr,
       [&](uint32_t, absl::Span<const int64_t> keys,

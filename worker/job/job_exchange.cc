@@ -443,7 +443,8 @@ absl::StatusOr<JobExchange> MakePeerExchange(const PreparedJob& job,
     SYNCLINE_ASSIGN_OR_RETURN(
         start, StartFiles::Open(job.assignment,
                                 absl::StrCat("job ", job.assignment.job_id(),
-                                             ", ", job.task_name())));
+                                             ", ", job.task_name()),
+                                GoOnOf(process)));
   }
   SYNCLINE_ASSIGN_OR_RETURN(
       std::shared_ptr<PeerLink> link,

@@ -1,18 +1,21 @@
 // Goal: a cut whose end waits for an evaluation is held for as long as that
-// takes, any other as long as the exchange says. Method: an exchange that
-// writes the hold of its cuts down.
+// takes, any other as long as the exchange says; a stop is heard before a
+// checkpoint's disk answers. Method: an exchange that writes the hold of its
+// cuts down; checkpoints that are not there.
 
 #include "worker/job/job_exchange.h"
 
 #include <optional>
 #include <vector>
 
+#include "common/regime/job_regimes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/assigned_job.h"
 #include "tests/testing/fakes/idle_exchange.h"
 #include "tests/testing/job_builder.h"
 #include "tests/testing/status_matchers.h"
+#include "worker/job/checkpoint_values.h"
 
 namespace syncline::worker {
 namespace {
@@ -44,6 +47,35 @@ TEST(JobExchangeTest, ACutThatMayEndTheJobIsHeldForItsEvaluation) {
   EXPECT_EQ(HoldOf(spec), std::nullopt);
   spec.mutable_stop()->set_patience(2);
   EXPECT_EQ(HoldOf(spec), absl::Hours(24));
+}
+
+// Whoever hears it waits for no disk: else it would say that none is there.
+TEST(JobExchangeTest, AStopIsHeardWhileTheCheckpointIsLookedFor) {
+  const absl::Status stop = absl::CancelledError("stopped");
+  const GoOnCheck go_on = [&] { return stop; };
+  CheckpointInfo none;
+  none.set_path("/checkpoints/7");
+  JobSpec spec = DigitsJob();
+  spec.set_strategy(ALL_REDUCE);
+  spec.mutable_resources()->clear_ps();
+  PreparedJob job;
+  job.assignment = AssignToOne(spec, MlpModel(784, 8, 10)).assignment;
+  job.assignment.clear_ps();
+  *job.assignment.mutable_start_from() = none;
+  const auto regimes = ReadRegimes(job.assignment);
+  ASSERT_OK(regimes.status());
+  job.regimes = *regimes;
+  JobProcess process;
+  process.go_on = go_on;
+  process.join_peers = [](auto&&...) {
+    return absl::InternalError("joined without its checkpoint");
+  };
+  EXPECT_EQ(MakeJobExchange(job, process).status(), stop);
+  EXPECT_EQ(ReadCheckpointValues(job, none, go_on), stop);
+  EXPECT_EQ(
+      ScanCheckpointTable(
+          job, none, 0, [](auto, auto) { return absl::OkStatus(); }, go_on),
+      stop);
 }
 
 }  // namespace
