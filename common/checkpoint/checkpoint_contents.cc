@@ -363,7 +363,8 @@ absl::StatusOr<TensorValues> RoomForValues(const std::string& path,
 absl::Status VisitCheckpoint(const std::string& path,
                              const CheckpointManifest& manifest,
                              const ValueVisitor& values, const RowVisitor& rows,
-                             const KeyFilter& wants, const GoOnCheck& go_on) {
+                             const KeyFilter& wants, const GoOnCheck& go_on,
+                             uint64_t* read) {
   SYNCLINE_ASSIGN_OR_RETURN(const RoutingTable routing,
                             RoutingOf(path, manifest));
   SYNCLINE_ASSIGN_OR_RETURN(const std::vector<RowExpiry> expiries,
@@ -384,6 +385,7 @@ absl::Status VisitCheckpoint(const std::string& path,
         files.back(),
         StateFileSource::Open(absl::StrCat(path, "/", shard.file()),
                               shard.bytes(), shard.crc32c(), go_on));
+    files.back()->CountIn(read);
   }
   for (uint32_t shard = 0; shard < files.size(); ++shard) {
     if (files[shard] == nullptr) continue;

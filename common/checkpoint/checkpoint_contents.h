@@ -40,10 +40,13 @@ using TensorValues = std::vector<std::vector<float>>;
 // every few MiB, its error ends the reading; may be null. Errors, with the
 // file's path: NotFound: a file is missing; DataLoss: damaged, or not what the
 // manifest says; Unavailable: the disk; those of `rows` and `go_on`.
+// Adds to *read the bytes that it has read so far, on the caller's thread; may
+// be null.
 absl::Status VisitCheckpoint(const std::string& path,
                              const CheckpointManifest& manifest,
                              const ValueVisitor& values, const RowVisitor& rows,
-                             const KeyFilter& wants, const GoOnCheck& go_on);
+                             const KeyFilter& wants, const GoOnCheck& go_on,
+                             uint64_t* read = nullptr);
 
 // The same, with the values kept in *values, which needs their memory. Null:
 // they are not.

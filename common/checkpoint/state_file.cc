@@ -289,6 +289,7 @@ absl::StatusOr<size_t> StateFileSource::ReadSome(size_t bytes, char* out) {
     SYNCLINE_ASSIGN_OR_RETURN(got, ReadAt(*file_, path_, at_, bytes, out));
   }
   at_ += got;
+  if (read_ != nullptr) *read_ += got;
   return got;
 }
 
@@ -353,6 +354,7 @@ absl::StatusOr<std::unique_ptr<ShardStateSource>> StateFileSource::OpenOlder(
       Make(OlderStateFile(path_, cut_id), bytes, crc32c, go_on_,
            disk_ != nullptr ? std::optional<absl::Duration>(wait_max_)
                             : std::nullopt));
+  older->CountIn(read_);
   return older;
 }
 

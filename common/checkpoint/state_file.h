@@ -107,6 +107,10 @@ class StateFileSource final : public ShardStateSource {
       const std::string& path, std::function<absl::Status()> go_on,
       std::optional<absl::Duration> wait_max = std::nullopt);
 
+  // From now on adds to *read the bytes that the disk gives for this file, and
+  // for the older ones that it opens; it outlives them. Null: does not.
+  void CountIn(uint64_t* read) { read_ = read; }
+
   // Errors: Unavailable: the disk; those of `go_on`.
   absl::StatusOr<size_t> Read(size_t bytes, char* out) override;
   absl::StatusOr<size_t> Skip(size_t bytes) override;
@@ -146,6 +150,7 @@ class StateFileSource final : public ShardStateSource {
   uint64_t ask_at_ = 0;  // in the file
   std::string buffer_;   // for small reads
   size_t used_ = 0;      // of it
+  uint64_t* read_ = nullptr;
   // Where the disk is watched.
   absl::Duration wait_max_;
   std::shared_ptr<std::string> piece_;

@@ -48,19 +48,19 @@ absl::StatusOr<std::shared_ptr<const StartFiles>> OpenFiles(
 absl::Status Visit(const PreparedJob& job, const CheckpointInfo& checkpoint,
                    const StartFiles& files, const ValueVisitor& values,
                    const RowVisitor& rows, const KeyFilter& wants,
-                   const GoOnCheck& go_on) {
-  const absl::Status read = VisitCheckpoint(checkpoint.path(), files.manifest(),
-                                            values, rows, wants, go_on);
-  if (read.ok() || absl::IsCancelled(read)) return read;
+                   const GoOnCheck& go_on, uint64_t* read) {
+  const absl::Status visited = VisitCheckpoint(
+      checkpoint.path(), files.manifest(), values, rows, wants, go_on, read);
+  if (visited.ok() || absl::IsCancelled(visited)) return visited;
   return WithStartTrouble(
-      Annotate(read, absl::StrCat("job ", job.assignment.job_id(), ", ",
-                                  job.task_name(), ": checkpoint ",
-                                  checkpoint.path())),
+      Annotate(visited, absl::StrCat("job ", job.assignment.job_id(), ", ",
+                                     job.task_name(), ": checkpoint ",
+                                     checkpoint.path())),
       ValuesOf(job, checkpoint));
 }
 
 absl::Status ReadValues(const PreparedJob& job, const StartFiles& files,
-                        const GoOnCheck& go_on) {
+                        const GoOnCheck& go_on, uint64_t* read) {
   // Blocks do not depend on who has them.
   SYNCLINE_ASSIGN_OR_RETURN(
       const BlockMap blocks,
@@ -68,14 +68,16 @@ absl::Status ReadValues(const PreparedJob& job, const StartFiles& files,
   SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
                             ReadUpdate(job.spec(), job.regimes));
   return files
-      .Read(blocks, update.optimizer, go_on,
-            [&](const BlockStateReader::Piece& piece) {
-              const Block& block = blocks.blocks()[piece.block];
-              const absl::Span<float> values =
-                  job.executor->parameter(static_cast<int>(block.tensor));
-              std::memcpy(values.data() + block.offset + piece.first,
-                          piece.bytes.data(), piece.bytes.size());
-            })
+      .Read(
+          blocks, update.optimizer, go_on,
+          [&](const BlockStateReader::Piece& piece) {
+            const Block& block = blocks.blocks()[piece.block];
+            const absl::Span<float> values =
+                job.executor->parameter(static_cast<int>(block.tensor));
+            std::memcpy(values.data() + block.offset + piece.first,
+                        piece.bytes.data(), piece.bytes.size());
+          },
+          read)
       .status();
 }
 
@@ -83,10 +85,10 @@ absl::Status ReadValues(const PreparedJob& job, const StartFiles& files,
 
 absl::Status ReadCheckpointValues(const PreparedJob& job,
                                   const CheckpointInfo& checkpoint,
-                                  const GoOnCheck& go_on) {
+                                  const GoOnCheck& go_on, uint64_t* read) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto files,
                             OpenFiles(job, checkpoint, go_on));
-  if (job.rows == nullptr) return ReadValues(job, *files, go_on);
+  if (job.rows == nullptr) return ReadValues(job, *files, go_on, read);
   SYNCLINE_RETURN_IF_ERROR(job.checkpoint_rows->Begin());
   return Visit(
       job, checkpoint, *files,
@@ -103,7 +105,7 @@ absl::Status ReadCheckpointValues(const PreparedJob& job,
       [&](uint32_t table, int64_t key) {
         return job.checkpoint_rows->Has(table, key);
       },
-      go_on);
+      go_on, read);
 }
 
 absl::Status ScanCheckpointTable(
@@ -111,14 +113,14 @@ absl::Status ScanCheckpointTable(
     absl::FunctionRef<absl::Status(absl::Span<const int64_t> keys,
                                    absl::Span<const float> values)>
         sink,
-    const GoOnCheck& go_on) {
+    const GoOnCheck& go_on, uint64_t* read) {
   SYNCLINE_ASSIGN_OR_RETURN(const auto files,
                             OpenFiles(job, checkpoint, go_on));
   return Visit(
       job, checkpoint, *files, /*values=*/nullptr,
       [&](uint32_t, absl::Span<const int64_t> keys,
           absl::Span<const float> values) { return sink(keys, values); },
-      [&](uint32_t of, int64_t) { return of == table; }, go_on);
+      [&](uint32_t of, int64_t) { return of == table; }, go_on, read);
 }
 
 }  // namespace syncline::worker

@@ -18,13 +18,15 @@ namespace syncline::worker {
 // of shards. Every byte is read and its checksum compared; after an error the
 // parameters have some of the values. Needs the memory of a record, and of the
 // keys of changed rows. Blocks on the disk; `go_on` is asked every few MiB, its
-// error ends the reading; may be null. REQUIRES: `job` is complete, and
+// error ends the reading; may be null. Adds to *read the bytes that it has read
+// so far, on the caller's thread; may be null. REQUIRES: `job` is complete, and
 // evaluates checkpoints.
 // Errors: StartFiles' (worker/peers/start_files.h): they name the checkpoint
 // and the file; FailedPrecondition: it is of another clock; CheckpointRows'.
 absl::Status ReadCheckpointValues(const PreparedJob& job,
                                   const CheckpointInfo& checkpoint,
-                                  const GoOnCheck& go_on);
+                                  const GoOnCheck& go_on,
+                                  uint64_t* read = nullptr);
 
 // Reads every row of a table of a checkpoint likewise, and nothing else.
 absl::Status ScanCheckpointTable(
@@ -32,7 +34,7 @@ absl::Status ScanCheckpointTable(
     absl::FunctionRef<absl::Status(absl::Span<const int64_t> keys,
                                    absl::Span<const float> values)>
         sink,
-    const GoOnCheck& go_on);
+    const GoOnCheck& go_on, uint64_t* read = nullptr);
 
 }  // namespace syncline::worker
 

@@ -181,15 +181,15 @@ absl::Status StartFiles::CheckHeader(const std::string& file, uint32_t shard,
 
 absl::StatusOr<StartFiles::Counts> StartFiles::Read(
     const BlockMap& map, const OptimizerParams& optimizer,
-    const GoOnCheck& go_on, Visit visit) const {
-  absl::StatusOr<Counts> counts = ReadFiles(map, optimizer, go_on, visit);
+    const GoOnCheck& go_on, Visit visit, uint64_t* read) const {
+  absl::StatusOr<Counts> counts = ReadFiles(map, optimizer, go_on, visit, read);
   if (counts.ok() || absl::IsCancelled(counts.status())) return counts;
   return WithStartTrouble(Annotate(counts.status(), label_), assignment_);
 }
 
 absl::StatusOr<StartFiles::Counts> StartFiles::ReadFiles(
     const BlockMap& map, const OptimizerParams& optimizer,
-    const GoOnCheck& go_on, Visit visit) const {
+    const GoOnCheck& go_on, Visit visit, uint64_t* read) const {
   Counts counts;
   std::vector<bool> came(map.blocks().size());
   for (int shard = 0; shard < manifest_.shards_size(); ++shard) {
@@ -200,6 +200,7 @@ absl::StatusOr<StartFiles::Counts> StartFiles::ReadFiles(
         const std::unique_ptr<StateFileSource> file,
         StateFileSource::OpenWatched(path, of.bytes(), of.crc32c(), go_on,
                                      StartDiskWaitMax(assignment_.spec())));
+    file->CountIn(read);
     ShardStateReader reader(file.get());
     SYNCLINE_ASSIGN_OR_RETURN(ShardStateReader::Record record, reader.Next());
     ShardStateHeader header;

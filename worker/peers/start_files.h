@@ -53,10 +53,12 @@ class StartFiles {
   // Reads every byte of them. `visit` is given all pieces of all blocks of
   // `map`, each block once; values alone if the job takes no more
   // (values_only()). After an error some of them. `go_on` is asked every few
-  // MiB; its error ends the reading; may be null.
+  // MiB; its error ends the reading; may be null. Adds to *read the bytes that
+  // it has read so far, on the caller's thread; may be null.
   absl::StatusOr<Counts> Read(const BlockMap& map,
                               const OptimizerParams& optimizer,
-                              const GoOnCheck& go_on, Visit visit) const;
+                              const GoOnCheck& go_on, Visit visit,
+                              uint64_t* read = nullptr) const;
 
   // The optimizer's state, and the counts, begin anew.
   bool values_only() const { return values_only_; }
@@ -78,7 +80,8 @@ class StartFiles {
              CheckpointManifest manifest, std::vector<bool> needed);
   absl::StatusOr<Counts> ReadFiles(const BlockMap& map,
                                    const OptimizerParams& optimizer,
-                                   const GoOnCheck& go_on, Visit visit) const;
+                                   const GoOnCheck& go_on, Visit visit,
+                                   uint64_t* read) const;
   absl::Status CheckHeader(const std::string& file, uint32_t shard,
                            const ShardStateHeader& header,
                            const OptimizerParams& optimizer) const;

@@ -9,7 +9,6 @@
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
 #include "common/checkpoint/checkpoint_marks.h"
-#include "common/checkpoint/state_file.h"
 #include "common/system/log.h"
 #include "worker/job/checkpoint_values.h"
 
@@ -136,24 +135,25 @@ absl::Status CheckpointEvaluation::Evaluate(const CheckpointInfo& checkpoint) {
   read_ = true;
   SYNCLINE_RETURN_IF_ERROR(PrepareRows(checkpoint.clock()));
   read_ = false;
+  uint64_t read = 0;
   SYNCLINE_RETURN_IF_ERROR(
-      ReadCheckpointValues(job_, checkpoint, Reading(what)));
+      ReadCheckpointValues(job_, checkpoint, Reading(what, &read), &read));
   read_ = true;
   evaluated_ = checkpoint;
   return evaluator_.Run({.id = 0, .clock = checkpoint.clock()}, stop_,
                         checkpoint.path());
 }
 
-GoOnCheck CheckpointEvaluation::Reading(std::string what) {
-  return [this, what = std::move(what), bytes = uint64_t{0},
+GoOnCheck CheckpointEvaluation::Reading(std::string what,
+                                        const uint64_t* read) {
+  return [this, what = std::move(what), read,
           say_at = MonotonicNow() + kSayPeriod]() mutable {
     if (stop_.load()) return absl::CancelledError("stopped");
     if (const absl::Time now = MonotonicNow(); now >= say_at) {
       say_at = now + kSayPeriod;
       options_.on_activity(
-          absl::StrCat(what, ", ", bytes >> 20, " MiB so far"));
+          absl::StrCat(what, ", ", *read >> 20, " MiB so far"));
     }
-    bytes += StateFileSource::kReadBytes;
     return absl::OkStatus();
   };
 }
@@ -175,8 +175,9 @@ TableReader CheckpointEvaluation::ReaderOf(uint32_t table) {
                    evaluated_.path());
   return {.scan =
               [=, this](TableReader::Sink sink) {
+                uint64_t read = 0;
                 return ScanCheckpointTable(job_, evaluated_, table, sink,
-                                           Reading(what));
+                                           Reading(what, &read), &read);
               },
           .keys_max = kInitialRowsMax,
           // None of these is in the checkpoint.

@@ -91,8 +91,9 @@ class CheckpointEvaluation {
   absl::Status PrepareRows(int64_t clock);
   // Asked before each read of a checkpoint: says now and then that it goes on,
   // with what has been read, since the scheduler ends the job of a member that
-  // says nothing new for long. Errors: Cancelled, by Stop.
-  GoOnCheck Reading(std::string what);
+  // says nothing new for long. *read: the bytes so far; outlives it. Errors:
+  // Cancelled, by Stop.
+  GoOnCheck Reading(std::string what, const uint64_t* read);
   void OnEvaluated(const Evaluation& evaluation,
                    const StoringProgress& storing);
   // The checkpoint is to be marked: it lies in the job's own folder.

@@ -367,6 +367,26 @@ TEST(StateFileTest, AReaderThatIsToldToStopStops) {
             absl::CancelledError("stop"));
 }
 
+// However often whoever reads is asked whether it goes on.
+TEST(StateFileTest, BytesThatAreReadAreCounted) {
+  const TempDir dir;
+  const std::string all = Bulk();
+  uint64_t read = 0;
+  int asked = 0;
+  auto source = StateFileSource::OpenWatched(
+      dir.Write("state", all), all.size(), Crc32c(all),
+      [&] {
+        ++asked;
+        return absl::OkStatus();
+      },
+      absl::Minutes(1));
+  ASSERT_OK(source.status());
+  (*source)->CountIn(&read);
+  ASSERT_OK(ReadAll(source->get(), 4096).status());
+  EXPECT_EQ(read, kBytes);
+  EXPECT_GT(asked, 100);
+}
+
 TEST(StateFileTest, AnotherSizeOrChecksumIsDamage) {
   const TempDir dir;
   const std::string all = Bulk();
