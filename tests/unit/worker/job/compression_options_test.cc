@@ -4,6 +4,7 @@
 
 #include "worker/job/compression_options.h"
 
+#include "absl/strings/numbers.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/job_builder.h"
