@@ -5,15 +5,40 @@
 // GPUs are such (cuda_device.cc), and so is the emulated device of tests, for
 // doubles of the libraries.
 
+#include <map>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "common/base/mutex.h"
 #include "kernels/device/device.h"
 #include "kernels/device/device_meter.h"
 
 namespace syncline::cuda {
 
 class Cudnn;
+
+// What was found out about a library on a device, by an array's type.
+// Thread-safe.
+class FoundByType {
+ public:
+  using Find = absl::FunctionRef<absl::StatusOr<bool>()>;
+  // `find` is called until it has found it out, by one thread at a time. Its
+  // errors are not kept.
+  absl::StatusOr<bool> Get(DType type, Find find) ABSL_LOCKS_EXCLUDED(mu_) {
+    MutexLock lock(&mu_);
+    const auto known = found_.find(type);
+    if (known != found_.end()) return known->second;
+    absl::StatusOr<bool> found = find();
+    if (found.ok()) found_[type] = *found;
+    return found;
+  }
+
+ private:
+  Mutex mu_;
+  std::map<DType, bool> found_ ABSL_GUARDED_BY(mu_);
+};
 
 class LibraryDevice : public Device {
  public:
@@ -28,6 +53,8 @@ class LibraryDevice : public Device {
   virtual absl::StatusOr<std::unique_ptr<Timer>> MakeTimer() = 0;
   // What the device has copied and computed since this process began.
   DeviceMeter& meter() { return meter_; }
+  // Whether the library's ReLU leaves NaN what it is.
+  FoundByType& relu_keeps_nan() { return relu_keeps_nan_; }
 
   // Of a kernel's device.
   static LibraryDevice& Of(Device& device) {
@@ -36,6 +63,7 @@ class LibraryDevice : public Device {
 
  private:
   DeviceMeter meter_;
+  FoundByType relu_keeps_nan_;
 };
 
 class LibraryStream : public Stream {

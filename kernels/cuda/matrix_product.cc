@@ -8,6 +8,7 @@
 #include "common/base/element_type.h"
 #include "common/base/status_macros.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/library_device.h"
 #include "kernels/cuda/product_library.h"
 #include "kernels/cuda/product_types.h"
 #include "kernels/cuda/spread.h"
@@ -56,7 +57,9 @@ absl::StatusOr<std::unique_ptr<MatrixProduct>> Make(
 
 // Whether the library's ReLU leaves NaN what it is: cuBLASLt's documents call
 // it max(x, 0), which may be a maximum that drops NaN. Found out by a small
-// product whose bias is NaN, where a plan is made; no larger one is looked at.
+// product whose bias is NaN, where the device's first plan with a ReLU of the
+// type is made; no larger one is looked at. Errors: ResourceExhausted: the
+// device has no memory for it, which says nothing of the library.
 absl::StatusOr<bool> ReluKeepsNan(Device& device,
                                   const MatrixProductShape& shape) {
   constexpr int64_t kSize = 16;
@@ -103,8 +106,10 @@ absl::StatusOr<std::unique_ptr<EpilogueProduct>> MakeWithEpilogue(
       cuda::MakeLibraryEpilogueProduct(device, shape, epilogue));
   if (epilogue.function == ProductEpilogue::Function::kRelu &&
       !epilogue.is_gradient) {
-    SYNCLINE_ASSIGN_OR_RETURN(const bool keeps_nan,
-                              ReluKeepsNan(device, shape));
+    SYNCLINE_ASSIGN_OR_RETURN(
+        const bool keeps_nan,
+        cuda::LibraryDevice::Of(device).relu_keeps_nan().Get(
+            shape.c_type, [&] { return ReluKeepsNan(device, shape); }));
     if (!keeps_nan) {
       return absl::UnimplementedError("the library's ReLU drops NaN");
     }

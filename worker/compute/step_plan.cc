@@ -108,7 +108,9 @@ absl::StatusOr<std::unique_ptr<StepPlan>> StepPlan::Create(const Spec& spec) {
   plan->folded_ = std::move(known.constants);
   plan->PlaceTables();
   plan->PlaceCopies();
-  if (spec.fuses && Fuses(*spec.device)) plan->Fuse();
+  if (spec.fuses && Fuses(*spec.device)) {
+    SYNCLINE_RETURN_IF_ERROR(plan->Fuse());
+  }
   SYNCLINE_RETURN_IF_ERROR(plan->MakeOps());
   plan->PlaceMemory();
   if (!spec.device->is_host()) plan->NameMarks();
@@ -151,14 +153,20 @@ std::vector<const void*> StepPlan::Constants() const {
   return constants;
 }
 
-// A node is asked about by making its Op, which asks the device's library.
-void StepPlan::Fuse() {
+// A node is asked about by making its Op, which asks the device's library. That
+// there is no memory to ask with is no answer: a plan that is fused in one
+// process and not in another would have other last bits.
+absl::Status StepPlan::Fuse() {
   const std::vector<const void*> constants = Constants();
+  absl::Status no_answer;
   const auto can_compute = [&](const FusedGraph& so_far, const Node& node,
                                const std::vector<bool>& wants) {
     const Values values = {
         so_far.graph, so_far.shapes, {}, constants, so_far.sources};
-    return CreateTypedOp(OpSpecOf(spec_, values, node, wants)).ok();
+    const absl::Status made =
+        CreateTypedOp(OpSpecOf(spec_, values, node, wants)).status();
+    if (absl::IsResourceExhausted(made)) no_answer.Update(made);
+    return made.ok();
   };
   FusedGraph fused = FuseOperators({.graph = &whole_graph(),
                                     .flow = spec_.flow,
@@ -166,8 +174,10 @@ void StepPlan::Fuse() {
                                     .shapes = shapes_,
                                     .loss_output = spec_.loss_output},
                                    can_compute);
+  SYNCLINE_RETURN_IF_ERROR(no_answer);
   shapes_ = fused.shapes;
   fused_ = std::move(fused);
+  return absl::OkStatus();
 }
 
 OpFlops StepPlan::FlopsAt(int position) const {

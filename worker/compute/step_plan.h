@@ -74,7 +74,8 @@ class StepPlan {
     // (operator_fusion.h).
     bool fuses = true;
   };
-  // Errors: InvalidArgument, naming the node: what cannot be executed.
+  // Errors: InvalidArgument, naming the node: what cannot be executed;
+  // ResourceExhausted: the device has no memory to find it out.
   static absl::StatusOr<std::unique_ptr<StepPlan>> Create(const Spec& spec);
 
   // Besides the gradients' memory, as far as that is lent.
@@ -231,8 +232,10 @@ class StepPlan {
   // Gives tables the shape that the batch's rows have, and finds the lookups.
   void PlaceTables();
   void PlaceCopies();
-  // Makes one node of those that the device computes together.
-  void Fuse();
+  // Makes one node of those that the device computes together. Errors:
+  // ResourceExhausted: the device has no memory to find out what its library
+  // does.
+  absl::Status Fuse();
   absl::Status MakeOps();
   // By ValueId: what is known on the host before training, else null.
   std::vector<const void*> Constants() const;

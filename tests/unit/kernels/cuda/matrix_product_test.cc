@@ -421,21 +421,37 @@ TEST(CudaMatrixProductTest, EpiloguesThatAreNotThoseOfTheLibraryAreRefused) {
       << "a processor's products have none";
 }
 
+absl::Status MakeSmall(EmulatedDevice* device, Function function) {
+  return device->kernels()
+      .matrix_product
+      ->make_with_epilogue(*device, {.m = 2, .n = 8, .k = 3},
+                           {.function = function, .has_bias = true})
+      .status();
+}
+
 TEST(CudaMatrixProductTest, AReluThatDropsNanIsNotUsed) {
-  EmulatedDevice device;
-  const auto make = [&](Function function) {
-    return device.kernels()
-        .matrix_product
-        ->make_with_epilogue(device, {.m = 2, .n = 8, .k = 3},
-                             {.function = function, .has_bias = true})
-        .status();
-  };
-  EXPECT_EQ(make(Function::kRelu), absl::OkStatus());
+  EmulatedDevice whole;
+  EXPECT_EQ(MakeSmall(&whole, Function::kRelu), absl::OkStatus());
   testing::Epilogues().drops_nan = true;
-  EXPECT_EQ(make(Function::kRelu),
+  EmulatedDevice device;
+  EXPECT_EQ(MakeSmall(&device, Function::kRelu),
             absl::UnimplementedError("the library's ReLU drops NaN"));
-  EXPECT_EQ(make(Function::kGeluTanh), absl::OkStatus());
+  EXPECT_EQ(MakeSmall(&device, Function::kGeluTanh), absl::OkStatus());
   testing::Epilogues() = {};
+}
+
+// No memory for the question is no answer; what is known is not asked again.
+TEST(CudaMatrixProductTest, WhatTheReluDoesIsAskedOnce) {
+  constexpr size_t kBytes = 8192;
+  EmulatedDevice device(/*seed=*/1, kBytes);
+  DeviceMemory others = *device.Allocate(kBytes - 1024);
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    EXPECT_TRUE(absl::IsResourceExhausted(MakeSmall(&device, Function::kRelu)));
+  }
+  others = DeviceMemory();
+  EXPECT_EQ(MakeSmall(&device, Function::kRelu), absl::OkStatus());
+  others = *device.Allocate(kBytes - 1024);
+  EXPECT_EQ(MakeSmall(&device, Function::kRelu), absl::OkStatus());
 }
 
 }  // namespace
