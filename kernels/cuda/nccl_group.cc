@@ -75,6 +75,8 @@ absl::Status NcclGroup::Break(const absl::Status& why) {
   if (!status_.ok()) return status_;
   status_ = Annotate(why, options_.label);
   if (communicator_ != nullptr) {
+    // Under the lock: nobody may use the communicator meanwhile, and whoever
+    // hears why may count on its kernels having ended.
     options_.library->functions().abort(std::exchange(communicator_, nullptr));
   }
   broken_.SignalAll();
@@ -171,7 +173,9 @@ absl::Status NcclGroup::Await(absl::Time deadline) {
   SYNCLINE_RETURN_IF_ERROR(
       WaitFor([this](NcclResult) { return event_->IsDone(); }, kNcclSuccess,
               "work of the group", deadline));
-  SYNCLINE_RETURN_IF_ERROR(event_->Wait());
+  if (const absl::Status waited = event_->Wait(); !waited.ok()) {
+    return Break(waited);
+  }
   // Kernels that another rank has left in the lurch end, too.
   NcclResult latest = kNcclSuccess;
   {

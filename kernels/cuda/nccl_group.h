@@ -28,10 +28,11 @@ namespace syncline::cuda {
 // number of ranks and how these are connected: they are not the bits of the
 // rank order.
 //
-// Every wait has a deadline. A deadline that passes, an error of the library
-// and Abort break the group: NCCL ends its kernels, so the stream goes on,
-// arrays that were under way are undefined, and every later call returns why.
-// NCCL does not know who is missing; the caller says it (Options::missing).
+// Every wait has a deadline. A deadline that passes, an error of the library or
+// of the device, and Abort break the group: NCCL ends its kernels, so the
+// stream goes on, arrays that were under way are undefined, and every later
+// call returns why. NCCL does not know who is missing; the caller says it
+// (Options::missing).
 //
 // Every rank makes the same calls in the same order, with the same sizes. One
 // thread at a time; Abort is thread-safe.
@@ -77,7 +78,9 @@ class NcclGroup {
   // the device's.
   absl::Status Await(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Breaks the group; waits end with `why`. Does not block.
+  // Breaks the group; waits end with `why`. May block: for as long as NCCL
+  // takes to end its kernels and threads, and for a call of the library that
+  // another thread makes at that moment.
   void Abort(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_);
   // Why it is broken; OK: it is not.
   absl::Status status() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -112,7 +115,7 @@ class NcclGroup {
   mutable Mutex mu_;
   CondVar broken_;
   // Null: it is broken, or has not begun. Calls of the library are made under
-  // the lock: none of them blocks, and none may come behind `abort`.
+  // the lock: none of them but `abort` blocks, and none may come behind that.
   NcclCommunicator communicator_ ABSL_GUARDED_BY(mu_) = nullptr;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
 };

@@ -63,6 +63,7 @@ class GroupRank {
     return values;
   }
   NcclGroup& group() { return *group_; }
+  EmulatedDevice& device() { return device_; }
   void Leave() { group_.reset(); }
 
  private:
@@ -213,6 +214,19 @@ TEST_F(NcclGroupTest, AnErrorOfOneRankEndsItsGroup) {
   NcclDouble::FailAt("init", /*rank=*/0, kNcclSystemError);
   GroupRank alone(*nccl_, 0, 1);
   EXPECT_TRUE(absl::IsUnavailable(alone.Join(*nccl_->MakeId(), Late())));
+}
+
+// What the group's work has left is not known, so no later call may use it.
+TEST_F(NcclGroupTest, AnErrorOfTheDeviceBreaksTheGroup) {
+  RunRanks(1, [&](uint32_t, GroupRank& of) {
+    float* const values = of.Put({1, 2});
+    ASSERT_EQ(of.group().AllReduce(values, 2, Late()), absl::OkStatus());
+    of.device().Report("an address that is not the device's");
+    const absl::Status status = of.group().Await(Late());
+    EXPECT_TRUE(absl::IsInternal(status)) << status;
+    EXPECT_EQ(of.group().status(), status);
+    EXPECT_EQ(of.group().AllReduce(values, 2, Late()), status);
+  });
 }
 
 TEST_F(NcclGroupTest, RanksThatDifferInACallAreToldSo) {
