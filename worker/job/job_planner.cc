@@ -111,25 +111,6 @@ absl::Status PlanLocalSteps(const JobSpec& spec, const TrainingGraph& training,
   return absl::OkStatus();
 }
 
-// The strategies that the job begins with, that its rules lead to and that it
-// tries.
-std::vector<Strategy> StrategiesOf(const JobSpec& spec) {
-  std::vector<Strategy> strategies = {spec.strategy()};
-  const auto add = [&strategies](const RegimeChange& change) {
-    const Strategy strategy = change.strategy();
-    if (strategy == STRATEGY_UNSPECIFIED ||
-        absl::c_linear_search(strategies, strategy)) {
-      return;
-    }
-    strategies.push_back(strategy);
-  };
-  for (const RegimeRule& rule : spec.regimes()) add(rule.then());
-  for (const RegimeChange& candidate : spec.auto_regime().candidates()) {
-    add(candidate);
-  }
-  return strategies;
-}
-
 // Plans the memory of the rank that owns most, but for its executor. Where the
 // strategy changes from one without ps to another, it holds both states.
 absl::Status PlanAmongWorkers(const JobSpec& spec,
@@ -214,7 +195,7 @@ absl::StatusOr<WorkerPlan> PlanMember(const JobSpec& spec, bool trains,
   }
   std::vector<Strategy> among_workers;
   bool has_ps = false;
-  for (const Strategy strategy : StrategiesOf(spec)) {
+  for (const Strategy strategy : StrategiesOf(spec, spec.strategy())) {
     const StrategyRule* const rule = FindStrategyRule(strategy);
     if (rule == nullptr || rule->has_ps) has_ps = true;
     if (rule != nullptr && (!rule->has_ps || rule->tables_apart)) {

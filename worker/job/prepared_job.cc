@@ -622,12 +622,17 @@ class Preparation {
     }
   }
 
-  // What the rank's exchange takes of the device when it is made.
+  // What the rank's exchanges take of the device when they are made.
   uint64_t UpdateBytes(Device* device) const {
-    if (device == nullptr || !job_.trains() || !ReducesAmongWorkers(spec())) {
-      return 0;
-    }
-    const Strategy strategies[] = {spec().strategy()};
+    if (device == nullptr || !job_.trains()) return 0;
+    // An attempt may begin by another strategy than the job did.
+    std::vector<Strategy> strategies =
+        StrategiesOf(spec(), ToProto(job_.regimes.regimes().back()).strategy());
+    std::erase_if(strategies, [](Strategy strategy) {
+      const StrategyRule* const rule = FindStrategyRule(strategy);
+      return rule == nullptr || (rule->has_ps && !rule->tables_apart);
+    });
+    if (strategies.empty()) return 0;
     const auto bytes =
         UpdateBytesOn(*device, spec(), job_.regimes, strategies, job_.training);
     return bytes.ok() ? *bytes : 0;  // the problem is said elsewhere

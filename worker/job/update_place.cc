@@ -9,7 +9,6 @@
 #include "common/job/local_rules.h"
 #include "common/update/update_spec.h"
 #include "common/wire/block_map.h"
-#include "common/wire/wire_element_type.h"
 #include "worker/compute/tensor_updates.h"
 #include "worker/job/prepared_job.h"
 #include "worker/peers/block_owners.h"
@@ -43,14 +42,32 @@ std::string WhyOnProcessors(const JobSpec& spec, const UpdateRule& rule,
   return "";
 }
 
+std::vector<Strategy> StrategiesOf(const JobSpec& spec, Strategy first) {
+  std::vector<Strategy> strategies = {first};
+  const auto add = [&strategies](const RegimeChange& change) {
+    const Strategy strategy = change.strategy();
+    if (strategy == STRATEGY_UNSPECIFIED ||
+        absl::c_linear_search(strategies, strategy)) {
+      return;
+    }
+    strategies.push_back(strategy);
+  };
+  for (const RegimeRule& rule : spec.regimes()) add(rule.then());
+  for (const RegimeChange& candidate : spec.auto_regime().candidates()) {
+    add(candidate);
+  }
+  return strategies;
+}
+
 absl::StatusOr<uint64_t> UpdateBytesOn(Device& device, const JobSpec& spec,
                                        const RegimeSchedule& regimes,
                                        absl::Span<const Strategy> strategies,
                                        const TrainingGraph& training) {
   SYNCLINE_ASSIGN_OR_RETURN(const DenseUpdater::Options update,
                             ReadUpdate(spec, regimes));
-  UpdateRule rule = {.wire_type = ElementTypeOf(spec.wire_type()),
-                     .compresses = regimes.regimes()[0].compression.any(),
+  const TrainingRegime& first = regimes.regimes().back();
+  UpdateRule rule = {.wire_type = first.wire_type,
+                     .compresses = first.compression.any(),
                      .optimizer = update.optimizer.kind};
   // A rule of the job may lead back from 16 bits.
   if (absl::c_any_of(spec.regimes(), [](const RegimeRule& of) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -33,9 +34,14 @@ struct UpdateRule {
 std::string WhyOnProcessors(const JobSpec& spec, const UpdateRule& rule,
                             Device& device);
 
+// The strategies that a job trains by, each once: `first`, by which it begins
+// or goes on, those that its rules lead to and those that it tries.
+std::vector<Strategy> StrategiesOf(const JobSpec& spec, Strategy first);
+
 // Bytes of `device` that the updates of the rank that takes most need by all of
-// `strategies`, between which a job changes; 0: its processors make them.
-// REQUIRES: `spec` has its defaults. Errors: those of reading it.
+// `strategies`, between which a job changes that begins, or goes on, by the
+// last of `regimes`; 0: its processors make them. REQUIRES: `spec` has its
+// defaults. Errors: those of reading it.
 absl::StatusOr<uint64_t> UpdateBytesOn(Device& device, const JobSpec& spec,
                                        const RegimeSchedule& regimes,
                                        absl::Span<const Strategy> strategies,

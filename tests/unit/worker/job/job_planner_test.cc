@@ -25,8 +25,10 @@
 #include "tests/testing/process_memory.h"
 #include "tests/testing/temp_dir.h"
 #include "worker/client/ps_client.h"
+#include "worker/compute/planned_gpu.h"
 #include "worker/export/job_results.h"
 #include "worker/job/prepared_job.h"
+#include "worker/job/update_place.h"
 #include "worker/peers/block_owners.h"
 #include "worker/peers/peer_exchange.h"
 
@@ -151,6 +153,36 @@ TEST(JobPlannerTest, LocalStepsOnAGpuArePlanned) {
   const WorkerPlan nesterov = plan_of(OptimizerSpec::NESTEROV);
   EXPECT_EQ(nesterov.executor.local_bytes, 0);
   EXPECT_EQ(nesterov.slot_bytes, nesterov.round_bytes);
+}
+
+// An attempt that goes on by another regime than the job began with has its
+// updates where that one has them.
+TEST(JobPlannerTest, UpdatesAreThoseOfTheStrategyThatAnAttemptBeginsWith) {
+  JobSpec spec = DigitsJob();
+  spec.mutable_resources()->set_workers(2);
+  spec.mutable_optimizer()->set_kind(OptimizerSpec::ADAM);
+  const AssignedJob assigned = AssignToOne(spec, MlpModel(784, 512, 10));
+  spec = assigned.assignment.spec();
+  RegimeRule* const rule = spec.add_regimes();
+  rule->mutable_then()->set_strategy(ALL_REDUCE);
+  EXPECT_THAT(StrategiesOf(spec, SHARDED),
+              ::testing::ElementsAre(SHARDED, ALL_REDUCE));
+  EXPECT_THAT(StrategiesOf(spec, ALL_REDUCE),
+              ::testing::ElementsAre(ALL_REDUCE));
+
+  constexpr Strategy kStrategies[] = {ALL_REDUCE};
+  PlannedGpu gpu;
+  const auto bytes_by = [&](const RegimeSchedule& regimes) {
+    return *UpdateBytesOn(gpu, spec, regimes, kStrategies, assigned.training);
+  };
+  TrainingRegime regime = {.strategy = TrainingRegime::Strategy::kAllReduce,
+                           .wire_type = ElementType::kBfloat16};
+  RegimeSchedule regimes(regime);
+  EXPECT_EQ(bytes_by(regimes), 0u);
+  regime.first_clock = 5;
+  regime.wire_type = ElementType::kFloat32;
+  ASSERT_TRUE(regimes.Add(regime, /*begun=*/0).ok());
+  EXPECT_GT(bytes_by(regimes), 0u);
 }
 
 // A GPU with kernels for the optimizer has the values and the state that its
