@@ -32,12 +32,19 @@ absl::Status SyncDirectoryOf(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<FileChunkReader>> FileChunkReader::Open(
     const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return FileError(errno, "open", path);
+  // What is no file, as a pipe that nobody writes to, would not open else.
+  const int opened = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (opened < 0) return FileError(errno, "open", path);
   struct stat info;
-  if (::fstat(::fileno(file), &info) != 0 || !S_ISREG(info.st_mode)) {
-    std::fclose(file);
+  if (::fstat(opened, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(opened);
     return absl::NotFoundError(absl::StrCat(path, ": not a regular file"));
+  }
+  std::FILE* const file = ::fdopen(opened, "rb");
+  if (file == nullptr) {
+    const int error = errno;
+    ::close(opened);
+    return FileError(error, "open", path);
   }
   return std::unique_ptr<FileChunkReader>(
       new FileChunkReader(path, file, static_cast<uint64_t>(info.st_size)));

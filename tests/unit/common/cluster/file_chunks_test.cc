@@ -186,6 +186,10 @@ TEST_F(FileChunksTest, WhatIsNotAFileIsRefusedByName) {
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(missing.status().message(), HasSubstr("missing"));
   EXPECT_FALSE(FileChunkReader::Open(dir_).ok());
+  // Nobody writes to it: opening it as a file would never end.
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  const auto pipe = FileChunkReader::Open(Path("pipe"));
+  EXPECT_THAT(pipe.status().message(), HasSubstr("not a regular file"));
   EXPECT_FALSE(FileChunkWriter::Create(Path("no/such/dir"), kNoLimit).ok());
 }
 
