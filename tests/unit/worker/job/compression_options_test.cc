@@ -49,7 +49,7 @@ TEST(CompressionOptionsTest, AFractionBelowOneElementIsRefused) {
     const size_t begin = text.rfind(' ', end - 1) + 1;
     double proposed = 0;
     ASSERT_TRUE(absl::SimpleAtod(text.substr(begin, end - begin), &proposed));
-    EXPECT_OK(CheckOf(proposed, {count})) << text;
+    EXPECT_TRUE(CheckOf(proposed, {count}).ok()) << text;
   }
   EXPECT_TRUE(CheckOf(0.01, {10}).ok()) << "the default is for any model";
   EXPECT_OK(CheckFraction(DigitsJob(), GraphOf({10})));
