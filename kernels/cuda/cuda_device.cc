@@ -196,6 +196,12 @@ class CudaGraph : public DeviceGraph {
   FirstError& errors_;
 };
 
+// Work of a stream that is being kept.
+struct KeptWork {
+  absl::Status status;  // the first error
+  DeviceMeter::CopiedBytes copied{};
+};
+
 class CudaStream : public cuda::LibraryStream {
  public:
   CudaStream(cuda::LibraryDevice* device, int number, cudaStream_t stream,
@@ -267,7 +273,7 @@ class CudaStream : public cuda::LibraryStream {
   }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> EndGraph() override {
     Enter();
-    const Kept kept = *std::exchange(kept_, std::nullopt);
+    const KeptWork kept = *std::exchange(kept_, std::nullopt);
     const uint64_t last_mark = mark_.has_value() ? mark_->EndGraph() : 0;
     cudaGraph_t work = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(stream_, &work);
@@ -316,11 +322,6 @@ class CudaStream : public cuda::LibraryStream {
   double* partial_sums() { return partial_sums_.as<double>(); }
 
  private:
-  // Work that is being kept.
-  struct Kept {
-    absl::Status status;  // the first error
-    DeviceMeter::CopiedBytes copied{};
-  };
   // A copy between the host and the device, for as long as it is queued. One
   // that is kept counts whenever its graph is launched.
   class CountedCopy {
@@ -373,7 +374,7 @@ class CudaStream : public cuda::LibraryStream {
   DeviceMemory mark_memory_;
   std::optional<cuda::ProgressMark> mark_;
   bool is_marking_ = false;
-  std::optional<Kept> kept_;  // from BeginGraph to EndGraph
+  std::optional<KeptWork> kept_;  // from BeginGraph to EndGraph
 };
 
 void CudaGraph::Launch(Stream& stream) {

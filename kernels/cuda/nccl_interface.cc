@@ -89,6 +89,7 @@ static_assert(offsetof(NcclConfig, blocks_max) ==
 static_assert(offsetof(NcclConfig, network) == offsetof(ncclConfig_t, netName));
 static_assert(offsetof(NcclConfig, split_share) ==
               offsetof(ncclConfig_t, splitShare));
+// NOLINTNEXTLINE(misc-redundant-expression): the header's is this very number.
 static_assert(INT_MIN == NCCL_CONFIG_UNDEF_INT);
 static_assert(kNcclSuccess == ncclSuccess);
 static_assert(kNcclCudaError == ncclUnhandledCudaError);

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/job/compression_rules.h"
 #include "common/regime/gradient_compression.h"
 #include "common/update/update_spec.h"
@@ -94,10 +97,14 @@ absl::Status CheckFraction(const JobSpec& spec, const TrainingGraph& training) {
   const auto elements = static_cast<double>(largest);
   if (largest == 0 || fraction * elements >= 1) return absl::OkStatus();
   // Text has six digits, which may be rounded down.
-  constexpr double kRoundedUp = 1 + 1e-6;
+  constexpr double kNextDigit = 1 + 1e-5;
+  double least = 0;
+  const bool is_number = absl::SimpleAtod(absl::StrCat(1 / elements), &least);
+  SYNCLINE_CHECK(is_number);
+  if (least * elements < 1) least = kNextDigit / elements;
   return absl::InvalidArgumentError(absl::StrCat(
       "compression.fraction: ", fraction, " of the largest tensor's ", largest,
-      " elements is less than one element; ", kRoundedUp / elements,
+      " elements is less than one element; ", least,
       " is one of it, and each tensor sends one at least"));
 }
 
