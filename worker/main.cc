@@ -122,8 +122,8 @@ void OnGpuLost(const DaemonOptions& options, const absl::Status& why,
   daemon->RequestExit(kExitRetryable, "the GPU has failed: it starts anew");
 }
 
-// What is measured is kept where --work-dir says, by GPUs alike: anybody may
-// write to the folder for temporary files.
+// Measured algorithms are kept where --work-dir says, by GPUs alike: anybody
+// may write to the folder for temporary files.
 worker::ProductTuning ProductTuningOf(const DaemonOptions& options,
                                       const WorkerDevice& device) {
   worker::ProductTuning tuning;

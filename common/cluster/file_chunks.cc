@@ -32,7 +32,7 @@ absl::Status SyncDirectoryOf(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<FileChunkReader>> FileChunkReader::Open(
     const std::string& path) {
-  // What is no file, as a pipe that nobody writes to, would not open else.
+  // A pipe that nobody writes to would not open without O_NONBLOCK.
   const int opened = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (opened < 0) return FileError(errno, "open", path);
   struct stat info;

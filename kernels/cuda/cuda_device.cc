@@ -347,8 +347,8 @@ class CudaStream : public cuda::LibraryStream {
     absl::StatusOr<std::unique_ptr<Timer>> timer = device_.MakeTimer();
     return timer.ok() ? *std::move(timer) : nullptr;
   }
-  // What cannot be kept is no error of the device: the same work may still be
-  // queued. A device that has failed says so again then.
+  // Work that cannot be kept is no error of the device: it may still be queued.
+  // A device that has failed says so again then.
   static absl::Status NotKept(const char* what, cudaError_t error) {
     cudaGetLastError();  // It is no error of what follows.
     return absl::FailedPreconditionError(

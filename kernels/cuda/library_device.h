@@ -19,7 +19,7 @@ namespace syncline::cuda {
 
 class Cudnn;
 
-// What was found out about a library on a device, by an array's type.
+// A fact about a library on a device, by an array's type, once it is known.
 // Thread-safe.
 class FoundByType {
  public:
@@ -51,7 +51,7 @@ class LibraryDevice : public Device {
   virtual bool takes_tf32() const = 0;
   // Errors: Internal: the device failed.
   virtual absl::StatusOr<std::unique_ptr<Timer>> MakeTimer() = 0;
-  // What the device has copied and computed since this process began.
+  // Copies and passes of the device since this process began.
   DeviceMeter& meter() { return meter_; }
   // Whether the library's ReLU leaves NaN what it is.
   FoundByType& relu_keeps_nan() { return relu_keeps_nan_; }

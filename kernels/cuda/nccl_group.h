@@ -43,7 +43,7 @@ class NcclGroup {
     std::string label;              // for messages: "job j-1 on worker:0"
     uint32_t rank = 0;
     uint32_t ranks = 1;
-    // Who has not come as far as this rank, in words, when a deadline passes.
+    // Names the ranks that are behind this one, when a deadline passes.
     // Called without locks of the group's; may be null.
     std::function<std::string()> missing = nullptr;
   };

@@ -28,8 +28,8 @@ inline constexpr NcclResult kNcclInProgress = 7;
 inline constexpr int kNcclFloat32 = 7;  // a type of elements
 inline constexpr int kNcclSum = 0;      // of a reduction
 
-// What the ranks of a communicator have in common, made by one of them. It is a
-// secret of the group: who has it can join.
+// A communicator's name, made by one rank for all. It is a secret of the group:
+// whoever has it can join.
 struct NcclId {
   char bytes[128] = {};
 };

@@ -21,10 +21,10 @@ absl::Status CheckCudaProductTypes(const MatrixProductShape& shape);
 absl::Status CheckCudaEpilogue(const MatrixProductShape& shape,
                                const ProductEpilogue& epilogue);
 
-// What a library chooses the algorithm of a product by, as a key of a
-// ProductTable: the shape but for alpha, what is done with the sum ("plain",
-// "bias"), whether factors may be rounded to TF32, and the alignment of all
-// addresses in bytes.
+// The key of a product in a ProductTable: all that a library chooses its
+// algorithm by, which is the shape but for alpha, what is done with the sum
+// ("plain", "bias"), whether factors may be rounded to TF32, and the alignment
+// of all addresses in bytes.
 std::string ProductKeyOf(const MatrixProductShape& shape,
                          absl::string_view epilogue, bool takes_tf32,
                          int64_t alignment);

@@ -42,7 +42,7 @@ class ProgressMark {
   // Queues the write of the latest Set, unless that was done.
   void Queue(Stream& stream) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What is queued between these two is kept, and writes all of its marks.
+  // Work that is queued between these two is kept, and writes all of its marks.
   // EndGraph says what the last of them writes; 0: there is none.
   void BeginGraph() { queued_ = 0; }
   uint64_t EndGraph() { return std::exchange(queued_, 0); }

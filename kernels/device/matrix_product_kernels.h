@@ -39,8 +39,8 @@ class MatrixProduct {
   }
 };
 
-// What becomes of each element of a product before it is rounded to c, p being
-// op(A) op(B) alpha in float32:
+// The function of each element p of op(A) op(B) alpha, in float32, before it is
+// rounded to c:
 //
 //   c = f(p + bias)   kept = what f'(p + bias) is found from, if it is wanted
 //   c = p f'(x)       with the kept of another product, whose c has this shape

@@ -9,8 +9,8 @@
 
 namespace syncline {
 
-// What a library's algorithms are good for: they mean nothing on another GPU or
-// to another version. Both are words for people, in one line each.
+// A library on a GPU. Its algorithms mean nothing on another GPU or to another
+// version. Both are words for people, in one line each.
 struct ProductLibrary {
   std::string gpu;   // "NVIDIA H200"
   std::string name;  // "cuBLASLt 13.0.2"

@@ -5,8 +5,8 @@
 
 namespace syncline {
 
-// What the work of a plan reads that differs from step to step. It lies in
-// memory of the device: work that a graph has kept with its arguments then
+// Numbers that differ from step to step and that a plan's work reads. They lie
+// in memory of the device: work that a graph has kept with its arguments then
 // still computes with the numbers of the step that it runs in.
 struct StepNumbers {
   uint64_t seed = 0;  // of what is random; differs by clock

@@ -44,7 +44,8 @@ class PsCommands {
   // Errors: Cancelled: a stop of the job waits for the thread.
   absl::Status CheckNotStopped(const std::string& job_id);
   absl::Status Open(const JobAssignment& assignment);
-  // What this ps does while others wait for it, for people.
+  // Says to people, by the scheduler, what this ps does while others wait for
+  // it.
   void SendActivity(const JobAssignment& assignment,
                     const std::string& activity) const;
   void Prepare(const JobAssignment& assignment);

@@ -194,7 +194,7 @@ TEST_F(DeviceTrainingTest, TheBitsAreThoseOfTheAlgorithms) {
     return Train(ResourcesSpec::CUDA).weights;
   };
   const auto first = train({3, 2, 1});
-  // What was measured is kept: another day's times change nothing.
+  // Measured choices are kept: another day's times change nothing.
   EXPECT_EQ(train({1, 2, 3}), first);
   std::error_code ignored;
   std::filesystem::remove(dir_.File("kept"), ignored);

@@ -83,7 +83,7 @@ class DeviceUpdater {
                 std::vector<Block> blocks);
   ~DeviceUpdater();
 
-  // What Allocate takes of the device, of all blocks or of some.
+  // Bytes that Allocate takes of the device, for all blocks or for some.
   static uint64_t DeviceBytes(const OptimizerParams& optimizer,
                               absl::Span<const int64_t> counts,
                               absl::Span<const Block> blocks);

@@ -982,7 +982,7 @@ absl::StatusOr<double> GraphExecutor::TrainPart(
   if (!part.is_last) return *open.loss;
   SYNCLINE_RETURN_IF_ERROR(stream_->Synchronize());
   SYNCLINE_RETURN_IF_ERROR(downloads_->Synchronize());
-  // Nothing waits here: the step has, for all that it reads.
+  // Uploads are done by now: this lets their stream count its copies.
   SYNCLINE_RETURN_IF_ERROR(uploads_->Synchronize());
   passes_.EndStep();
   return *open.loss;

@@ -23,7 +23,8 @@ struct Product {
   // The product that alone reads the function's result; kNone: no gradient is
   // wanted of it.
   int reader = kNone;
-  // What the function of its own input keeps, if that is in its producer.
+  // The value that its input's function keeps, if its producer has that.
+  // kNoValue: there is none.
   ValueId kept_input = kNoValue;
   std::string input_function;
 };
@@ -99,8 +100,8 @@ class Fuser {
     is_output_[spec_.loss_output] = true;
   }
 
-  // Who alone reads a value that is between two nodes; null: others do, too, or
-  // it is a result.
+  // The only reader of a value that is between two nodes; null: there are
+  // several, or it is a result.
   const Reader* OnlyReader(ValueId v) const {
     if (is_output_[v] || readers_[v].size() != 1) return nullptr;
     return &readers_[v][0];
@@ -292,7 +293,7 @@ class Fuser {
     return true;
   }
 
-  // What Relu's gradient is found from.
+  // Makes the value that Relu's gradient is found from.
   ValueId AddReluBits(const Product& product) {
     const Dims& y = dims(Result(product, false));
     const auto v = static_cast<ValueId>(result_.graph.values.size());

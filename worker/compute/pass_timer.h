@@ -10,8 +10,7 @@
 
 namespace syncline::worker {
 
-// What a GPU has copied and computed; null: the device is the host, or a double
-// of a GPU.
+// The meter of a GPU; null: the device is the host, or a double of a GPU.
 DeviceMeter* MeterOf(Device& device);
 
 // Has a GPU time the forward and backward passes of training steps, for its

@@ -59,7 +59,7 @@ struct Values {
   }
 };
 
-// What a node's Op is made from.
+// The spec that a node's Op is made from.
 OpSpec OpSpecOf(const StepPlan::Spec& plan, const Values& values,
                 const Node& node, const std::vector<bool>& wants_gradient) {
   OpSpec spec;

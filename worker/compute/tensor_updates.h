@@ -1,8 +1,7 @@
 #ifndef SYNCLINE_WORKER_COMPUTE_TENSOR_UPDATES_H_
 #define SYNCLINE_WORKER_COMPUTE_TENSOR_UPDATES_H_
 
-// What all who update tensors on a device do alike: LocalUpdater and
-// DeviceUpdater.
+// Functions that LocalUpdater and DeviceUpdater share.
 
 #include <cstddef>
 #include <cstdint>

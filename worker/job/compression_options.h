@@ -32,9 +32,9 @@ uint64_t CompressionBytes(const JobSpec& spec, const RegimeSchedule& regimes,
 // any model.
 absl::Status CheckFraction(const JobSpec& spec, const TrainingGraph& training);
 
-// What is to be said to people of a job that has so many clocks, which is known
-// once its data is read: by its compression.warmup_clocks it compresses
-// nothing. Empty: it does. The validator refuses what training.max_clocks show.
+// A warning for people where a job of so many clocks, known once its data is
+// read, compresses nothing by its compression.warmup_clocks. Empty: it does.
+// The validator refuses what training.max_clocks show.
 std::string WarmupWarning(const JobSpec& spec, int64_t clocks_total);
 
 // The largest norm of a step's gradient, which ranks see to before they

@@ -622,7 +622,7 @@ class Preparation {
     }
   }
 
-  // What the rank's exchanges take of the device when they are made.
+  // Bytes that the rank's exchanges take of the device when they are made.
   uint64_t UpdateBytes(Device* device) const {
     if (device == nullptr || !job_.trains()) return 0;
     // An attempt may begin by another strategy than the job did.

@@ -21,7 +21,7 @@ namespace syncline::worker {
 struct ProductTuning {
   // A chief measures those of its job. Else all are the library's first choice.
   bool measures = false;
-  // What was measured is kept in this file, for other jobs; empty: it is not.
+  // Keeps what was measured, for other jobs; empty: nothing is kept.
   std::string file = {};
   absl::Duration time_max = absl::Seconds(20);  // of a job
 };

@@ -21,7 +21,7 @@ namespace syncline::worker {
 // of that, for those who plan a job and those who carry it out; docs/jobs.md
 // has it for users. Both give the same bits.
 
-// What decides it, of the job as it trains from some clock on.
+// The settings that decide it, of the job as it trains from some clock on.
 struct UpdateRule {
   Strategy strategy = ALL_REDUCE;
   ElementType wire_type = ElementType::kFloat32;

@@ -544,7 +544,7 @@ std::optional<int64_t> PeerExchange::OwnClock() const {
 
 std::unique_ptr<CheckpointWriting> PeerExchange::SaveAlone(uint64_t cut_id) {
   const int64_t clock = *OwnClock();
-  // What comes from a GPU would wait until its disk has the state before.
+  // The fetch from a GPU would wait until its disk has the state before.
   checkpoints_->GiveUp(absl::CancelledError(
       absl::StrCat(label_, ": the chief saves the job by itself")));
   const absl::Status fetched =

@@ -404,8 +404,8 @@ absl::Status JobRun::ChooseProducts() {
                       &cancellation_);
   });
   if (stored.ok() || absl::IsCancelled(stored)) return stored;
-  // What the others follow then. A call that has failed may have arrived, so
-  // the chief looks when the job runs, as they do.
+  // A call that has failed may have arrived: the chief follows what the job
+  // has once it runs, as the others do.
   follows_stored_products_ = true;
   LogWarning("algorithms of matrix products were measured, and are not used")
       .Job(job_id())

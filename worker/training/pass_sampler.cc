@@ -75,8 +75,8 @@ void PassSampler::EndStep(absl::Duration computing, absl::Duration updates) {
     passes = PassesOf(recorder_->profile());
     recorder_.reset();
   }
-  // What was measured has waits for other workers in it, too: it says in which
-  // shares the time of computing is that of the passes.
+  // The measured times have waits for other workers in them, too: they say in
+  // which shares the time of computing is that of the passes.
   double forward = 0;
   double backward = 0;
   const double sum = passes.forward + passes.backward;

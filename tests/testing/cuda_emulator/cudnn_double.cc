@@ -381,7 +381,7 @@ void CountRun(Pass pass, int algorithm, bool is_tf32, bool is_narrow) {
   state.algorithm = algorithm;
 }
 
-// What a call computes once its turn in the stream has come. The descriptors
+// A call whose turn in the stream is still to come. The descriptors
 // are there for as long as it may be done.
 struct Call {
   Problem problem;

@@ -36,7 +36,7 @@ struct Communicator {
   // The call that is under way.
   bool is_open = false;
   Call call = {};
-  // What the rank is told from now on.
+  // The result that the rank is told from now on.
   NcclResult failure = cuda::kNcclSuccess;
   std::string error = {};
 };

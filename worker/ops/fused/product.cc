@@ -200,7 +200,7 @@ absl::Status FusedProductOp::Compile(const OpSpec& spec) {
   }
   SYNCLINE_ASSIGN_OR_RETURN(const ProductEpilogue::Function function,
                             FunctionOf(*spec.node, kFusedInputFunction));
-  // What is kept has the rows of a, as it is not transposed.
+  // The kept array has the rows of a, as it is not transposed.
   if (shape_.transpose_a) return absl::UnimplementedError("a transposed");
   SYNCLINE_ASSIGN_OR_RETURN(
       da_through_,

@@ -75,7 +75,7 @@ TEST_F(GpuTest, MultipliesMatrices) {
   EXPECT_EQ(got, (std::vector<float>{14 + 1, 32 + 2, 32 + 1, 77 + 2}));
 }
 
-// What was measured is taken by a product that is made later, also from the
+// A measured algorithm is taken by a product that is made later, also from the
 // table's text.
 TEST_F(GpuTest, MeasuresAlgorithmsOfProducts) {
   ProductTuner* const tuner = device_->product_tuner();
@@ -162,7 +162,7 @@ TEST_F(GpuTest, EventsOrderStreams) {
   EXPECT_EQ(memory.as<char>()[12345], 0);
 }
 
-// What is kept is done at each launch, and not before.
+// Work that is kept is done at each launch, and not before.
 TEST_F(GpuTest, GraphsRunAgain) {
   ASSERT_TRUE(device_->has_graphs());
   const std::vector<float> x = {1, 2, 3, 4};

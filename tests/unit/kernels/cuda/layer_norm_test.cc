@@ -101,7 +101,7 @@ std::string SumBackward(const SumCase& c, bool is_fused) {
   const float* const inverse = arrays.Draw(kWideSum, c.s.rows, 4);
   const ConstFloats dy = arrays.Draw(c.y, c.count(), 5);
   const Floats dsum = arrays.Draw(c.sum, c.count(), 6);
-  // What is not wanted stays as it is, but is compared, too.
+  // Results that are not wanted stay as they are, but are compared, too.
   const Floats da = arrays.Result(c.a, c.count());
   const Floats db = arrays.Result(c.b, c.count());
   Stream& stream = arrays.run.stream();

@@ -289,7 +289,7 @@ struct Typed {
   }
   ConstFloats in() const { return {memory.data(), type}; }
   Floats out() const { return {memory.data(), type}; }
-  // What is in memory now.
+  // The memory's elements, as float32.
   std::vector<float> Read(Stream& stream) const {
     std::string bytes(values.size() * DTypeBytes(type), '\0');
     stream.CopyToHost(bytes.data(), memory.data(), bytes.size());

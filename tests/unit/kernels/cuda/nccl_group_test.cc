@@ -216,7 +216,7 @@ TEST_F(NcclGroupTest, AnErrorOfOneRankEndsItsGroup) {
   EXPECT_TRUE(absl::IsUnavailable(alone.Join(*nccl_->MakeId(), Late())));
 }
 
-// What the group's work has left is not known, so no later call may use it.
+// The results of the group's work are not known, so no later call may use them.
 TEST_F(NcclGroupTest, AnErrorOfTheDeviceBreaksTheGroup) {
   RunRanks(1, [&](uint32_t, GroupRank& of) {
     float* const values = of.Put({1, 2});

@@ -44,7 +44,7 @@ class ProductTunerTest : public ::testing::Test {
     EXPECT_TRUE(product.ok()) << product.status();
     return *std::move(product);
   }
-  // What the product computes of drawn numbers.
+  // The product of drawn numbers.
   static std::vector<float> BitsOf(EmulatedDevice& device,
                                    MatrixProduct& product,
                                    const MatrixProductShape& s) {
@@ -131,7 +131,7 @@ TEST_F(ProductTunerTest, AnotherDeviceFollowsWithTheSameBits) {
   EXPECT_EQ(BitsOf(other, *same, kWide), BitsOf(device_, *wide, kWide));
   EXPECT_EQ(other.products().runs[2], 1);
   EXPECT_EQ(other.products().measurements, 0);
-  // What the table lacks is the library's first choice.
+  // A product that the table lacks has the library's first choice.
   BitsOf(other, *lacking, kTall);
   EXPECT_EQ(other.products().runs[0], 1);
   EXPECT_EQ(TunerOf(other).refused(), 0);
@@ -199,7 +199,7 @@ TEST_F(ProductTunerTest, WhatIsKnownIsNotMeasured) {
   EXPECT_EQ(report.measured, 1);
   EXPECT_EQ(later.products().measurements, 3);
   EXPECT_EQ(BitsOf(later, *same, kWide), BitsOf(device_, *wide, kWide));
-  // What is followed already is kept as it is.
+  // A choice that is followed already is kept as it is.
   later.products().times = Times({3, 2, 1});
   EXPECT_EQ(Tune(later).known, 2);
   EXPECT_EQ(later.products().measurements, 3);

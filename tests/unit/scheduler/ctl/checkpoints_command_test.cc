@@ -183,8 +183,8 @@ TEST_F(CheckpointsCommandTest, VerifyReadsEveryByteAndSaysWhatIsWrong) {
   EXPECT_THAT(err_.str(), HasSubstr("shard 0 is torn"));
 }
 
-// What workers keep of compressed gradients is beside the checkpoint, which is
-// whole without it.
+// Residuals of compressed gradients are beside the checkpoint, which is whole
+// without them.
 TEST_F(CheckpointsCommandTest, ResidualsAreCountedAndRead) {
   const std::string path = Make("j-1", 10, 5);
   ASSERT_OK(WriteFileAtomically(absl::StrCat(path, "/", ResidualFileName(0, 1)),

@@ -36,9 +36,9 @@ inline testing::TrainingModel Block() {
       20);
 }
 
-// What a GPU computes together: a block whose sums are normalised at once, by
-// either operator, and whose products have biases and both functions. Rows of
-// `width` elements.
+// Operators that a GPU computes together: a block whose sums are normalised at
+// once, by either operator, and whose products have biases and both functions.
+// Rows of `width` elements.
 inline testing::TrainingModel FusedBlock(int width) {
   const std::string square = absl::StrCat("float[", width, ",", width, "] ");
   const std::string row = absl::StrCat("float[", width, "] ");

@@ -187,7 +187,7 @@ TEST_F(DeviceUpdaterTest, UpdatesHaveTheBitsOfThisMachineByOneLaunchEach) {
     }
     EXPECT_EQ(there_->launches(), 3);
     ExpectTheSame();
-    // What a step computes with.
+    // The values that a step computes with.
     there_->ShowValues();
     UpdateNumbers shown(floats_);
     stream_->CopyToHost(shown.data(), memory_.data(), floats_ * sizeof(float));

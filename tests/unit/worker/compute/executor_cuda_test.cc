@@ -36,7 +36,7 @@ TEST(ExecutorCudaTest, AStepIsThatOfThisMachine) {
   ExpectSameSteps(Block(), 1, 1, DType::kFloat32, 1e-5);
 }
 
-// What is copied from and to a GPU counts: each step's values in, and its
+// Copies from and to a GPU count: each step's values in, and its
 // gradients out.
 TEST(ExecutorCudaTest, CopiesAndPassesAreMeasured) {
   EmulatedDevice device;

@@ -147,7 +147,7 @@ TEST(OperatorFusionTest, GemmsAreJoinedByTheirFunctions) {
   EXPECT_EQ(plan.node(0).Int("transB", 0), 1);
 }
 
-// What a function's gradient would be lost with.
+// A fused function would leave the other reader without its gradient.
 TEST(OperatorFusionTest, AFunctionStaysWhereOthersReadItsResult) {
   const FusedPlan twice(MakeTrainingModel(
       "(float[N,4] x, float[4,4] w_a, float[4] w_b, float[4,4] w_c) => "

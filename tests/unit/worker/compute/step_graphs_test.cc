@@ -66,7 +66,7 @@ struct OneStep {
   uint64_t seed = 9;
 };
 
-// What other workers have measured, which differs from fold to fold.
+// Statistics of other workers, which differ from fold to fold.
 class Others : public StatisticsExchange {
  public:
   absl::Status Fold(absl::Span<double> values) override {
@@ -607,7 +607,7 @@ std::string RanInGraph(const std::string& error) {
   return name.substr(0, name.find(": "));
 }
 
-// What the failures of each launch of the third step name.
+// The operators that failures name, one for each launch of the third step.
 std::vector<std::string> NamedByFailures(bool has_graphs) {
   std::vector<std::string> named;
   for (int64_t launch = 1;; ++launch) {

@@ -56,7 +56,7 @@ class ProductChoiceTest : public ::testing::Test {
     EXPECT_OK(text.status());
     return text.value_or("");
   }
-  // What the job's log has of it.
+  // The job's log of a call.
   template <typename Call>
   static std::string LogOf(Call call) {
     const JobLogCapture log("j-1");

@@ -213,7 +213,7 @@ class DeviceRank {
   }
 
   absl::Status KeepState() {
-    // What a change of the strategy would do.
+    // As a change of the strategy does.
     auto& reduction = const_cast<StepReduction&>(exchange_->reduction());
     const absl::Status fetched = reduction.FetchState(/*own_alone=*/false);
     const DenseUpdater& updater = reduction.updater();
