@@ -20,6 +20,7 @@
 #include "common/job/step_limits.h"
 #include "common/job/strategy_change.h"
 #include "common/job/worker_groups.h"
+#include "common/regime/job_regimes.h"
 #include "common/system/log.h"
 #include "common/update/update_spec.h"
 #include "worker/client/current_routing.h"
@@ -288,20 +289,6 @@ absl::StatusOr<JobExchange> MakeEvaluatorExchange(const PreparedJob& job,
   return exchange;
 }
 
-Strategy StrategyOf(const TrainingRegime& regime) {
-  switch (regime.strategy) {
-    case TrainingRegime::Strategy::kAllReduce:
-      return ALL_REDUCE;
-    case TrainingRegime::Strategy::kSharded:
-      return SHARDED;
-    case TrainingRegime::Strategy::kHybrid:
-      return HYBRID;
-    case TrainingRegime::Strategy::kParameterServer:
-      break;
-  }
-  return PARAMETER_SERVER;
-}
-
 // Has the GPU that computes gradients make the updates. Where the processors of
 // a worker with a GPU do it, it says why.
 void UpdateOnGpu(const PreparedJob& job, const TrainingRegime& regime,
@@ -312,7 +299,7 @@ void UpdateOnGpu(const PreparedJob& job, const TrainingRegime& regime,
   Device& device = on_device.stream->device();
   const std::string why = WhyOnProcessors(
       job.spec(),
-      {.strategy = StrategyOf(regime),
+      {.strategy = ToProto(regime).strategy(),
        .wire_type = options->wire_type,
        .compresses = options->compression.compressor.compression.any(),
        .optimizer = options->update.optimizer.kind},
